@@ -1,6 +1,6 @@
-// Errors are sentences. Everything in gradus, from the kernels up, reports bad input through check() and
-// fail(); libraries throw, a program's main catches once (DESIGN: errors). It lives below src/ because
-// kernels refuse too.
+// An error message is a sentence. All of gradus reports bad input through check() and fail(): libraries
+// throw, and a program's main catches once. This file is in kernels/, because kernels check their arguments,
+// too.
 #pragma once
 #include <cstdio>
 #include <mutex>
@@ -28,15 +28,15 @@ void check(bool ok, const Parts&... parts) {
   if (!ok) fail(parts...);
 }
 
-// Throws the sentence of an open exercise. No exception can leave a loop that OpenMP runs on several threads
-// or as vectors: there the program ends, and says the sentence.
+// Throws an Error that names the open exercise. An exception cannot leave a loop that OpenMP runs on several
+// threads or vectorizes: there C++ terminates the program, and the handler set here prints the message.
 [[noreturn]] inline void open_exercise(const std::string& text) {
   static std::mutex one_thread;
   static std::string sentence;
   one_thread.lock();
   sentence = text;
   std::set_terminate([] {
-    one_thread.lock();  // for good: the others wait for the end
+    one_thread.lock();  // never unlocked: other threads wait here until the process ends
     std::fflush(stdout);
     std::fprintf(stderr, "%s\n", sentence.c_str());
     std::_Exit(1);
@@ -45,7 +45,7 @@ void check(bool ok, const Parts&... parts) {
   throw Error(text);
 }
 
-// What a stubbed exercise calls in place of its solution. `unused` takes the names that the missing lines
+// A stubbed exercise calls this in place of its solution. `unused` takes the names that the missing lines
 // would have used, so that a stubbed file compiles without warnings.
 template <class... Unused>
 [[noreturn]] void todo(const char* exercise, const char* what, const Unused&... /*unused*/) {

@@ -1,5 +1,5 @@
-// What every backend's functions begin with: their checks, the same on all of them, and the dispatch on
-// Write. An entry that needs more than one line has a function check_ENTRY.
+// The checks of arguments, with which the functions of every backend begin, and the dispatch on Write. An
+// entry whose checks take more than one line has a function check_ENTRY.
 #pragma once
 #include <initializer_list>
 
@@ -16,7 +16,7 @@ void visit_write(Write w, F&& f) {
     f.template operator()<Write::Add>();
 }
 
-struct NamedBuffer {  // a buffer of a call, and what messages call it
+struct NamedBuffer {  // a buffer of a call, and its name in messages
   const char* name;
   const void* p;
   DType t;
@@ -71,7 +71,7 @@ inline void check_add_layernorm_fwd(CBuf a, CBuf b, CBuf gamma, CBuf beta, Out s
   check_dtype(op, a.t, {{"b", b}, {"gamma", gamma}, {"beta", beta}, {"sum", sum}, {"y", y}});
   check_stats(op, a.t, {{"stats", stats}});
   check(sum.wanted() && sum.w == Write::Set, op,
-        ": the sum is what is normalized, so it must be there and be ", "replaced");
+        ": `sum` is the input of the norm, so it must be given, with ", "Write::Set");
 }
 inline void check_add_layernorm_bwd(CBuf x, CBuf gamma, CBuf stats, CBuf dy, CBuf dsum, Out dx, Out dgamma,
                                     Out dbeta) {
@@ -181,7 +181,7 @@ inline void check_matmul(const MatmulShape& s, CBuf a, CBuf b, Out c) {
         " must not be negative");
   check_dtype("matmul", a.t, {{"B", b}});
   check(c.t == a.t || (c.t == DType::F32 && a.t != DType::F64), "matmul: A and B are ", name_of(a.t),
-        ", C is ", name_of(c.t), "; C must be of their type, or fp32 if that is a 16-bit one");
+        ", C is ", name_of(c.t), "; C must have their type, or fp32 if A and B have 16 bits");
 }
 inline void check_heads(const char* op, const auto& s) {
   check(s.H > 0 && s.KV > 0 && s.H % s.KV == 0, op, ": ", s.H, " heads of queries cannot share ", s.KV,
@@ -219,12 +219,12 @@ inline void check_attention_flash_bwd(const AttentionShape& s, CBuf q, CBuf k, C
 inline void check_rotary(const RotaryShape& s, CBuf x, Out y) {
   check_heads("rotary", s);
   check(s.dims >= 0 && s.dims % 2 == 0 && s.dims <= s.D, "rotary: ", s.dims, " of the ", s.D,
-        " dimensions of a head cannot turn; it must be an even number, at most ", s.D);
+        " dimensions of a head cannot be rotated; it must be an even number, at most ", s.D);
   check(s.base > 1, "rotary: the base is ", s.base, "; it must be more than 1");
   check(s.first >= 0, "rotary: the first position is ", s.first, "; positions count from 0");
   check_dtype("rotary", y.t, {{"x", x}});
 }
-// An optimizer's update of one parameter.
+// Checks an optimizer's update of one parameter.
 inline void check_update(const char* op, const ParamUpdate& u) {
   const DType T = u.value.t;
   check_t_or_fp32(op, T, {{"a gradient", u.grad}});
@@ -232,19 +232,19 @@ inline void check_update(const char* op, const ParamUpdate& u) {
   check_dtype(op, DType::F32, {{"the master copy", u.master}});
   check(!u.master.wanted() || T != DType::F64, op, ": a value in fp64 needs no master copy");
 }
-// States as codes.
+// m and v are codes, so check_update is called without them.
 inline void check_adamw_8bit(CBuf m_codebook, CBuf v_codebook, ParamUpdate u) {
   constexpr const char* op = "adamw_8bit";
-  check(u.value.t != DType::F64, op, ": the value is fp64; its arithmetic is in fp32");
+  check(u.value.t != DType::F64, op, ": the value is fp64, but this kernel computes in fp32");
   check_dtype(op, DType::U8,
               {{"the codebook of m", m_codebook}, {"the codebook of v", v_codebook}, {"m", u.m}, {"v", u.v}});
   check_dtype(op, DType::F32, {{"m's scales", u.m_scales}, {"v's scales", u.v_scales}});
   check(u.n == 0 || (u.m.wanted() && u.v.wanted() && u.m_scales.wanted() && u.v_scales.wanted()), op,
-        ": m, v and the scales of both must be there");
+        ": m, v and the scales of both must be given");
   u.m = u.v = {};
   check_update(op, u);
 }
-// States that are not of the parameter's shape.
+// The states are statistics of the rows and columns of the parameter.
 inline void check_adafactor(const ParamUpdate& u) {
   check(u.rows > 0 && u.n % u.rows == 0, "adafactor: ", u.rows, " rows do not divide the ", u.n,
         " elements of a matrix");
@@ -253,21 +253,21 @@ inline void check_adafactor(const ParamUpdate& u) {
 }
 inline void check_updates(const char* op, const UpdateScalars& u) {
   check(u.updates > 0 || u.skip, op, ": the number of updates is ", u.updates,
-        "; it counts the one at hand, so the first is 1");
+        "; it includes the current update, so the first is 1");
 }
 
 inline void check_quantized(const char* op, const QuantShape& s, CBuf codebook, NamedBuffer codes,
                             NamedBuffer scales, NamedBuffer offsets) {
-  check(s.bits == 8 || s.bits == 4, op, ": codes of ", s.bits, " bits; there are those of 8 and of 4");
+  check(s.bits == 8 || s.bits == 4, op, ": codes of ", s.bits, " bits; a code has 8 or 4 bits");
   check(s.n >= 0 && s.block > 0 && (s.bits == 8 || s.block % 2 == 0 || s.block >= s.n), op, ": blocks of ",
         s.block, " for ", s.n,
         " elements; a block has at least one, and with 4 bits an even number, because ",
         "two codes share a byte");
   check_dtype(op, DType::U8, {{"the codebook", codebook}, codes});
   check_dtype(op, DType::F32, {scales, offsets});
-  check((codes.p != nullptr && scales.p != nullptr) || s.n == 0, op, ": codes and scales must both be there");
+  check((codes.p != nullptr && scales.p != nullptr) || s.n == 0, op, ": codes and scales must both be given");
   check((offsets.p != nullptr) == (s.range == Range::ZeroPoint) || s.n == 0, op,
-        ": offsets go with a zero point, and only with it");
+        ": Range::ZeroPoint needs offsets; the other ranges have none");
 }
 inline void check_quantize(const QuantShape& s, CBuf codebook, Out codes, Out scales, Out offsets) {
   check_quantized("quantize", s, codebook, {"codes", codes}, {"scales", scales}, {"offsets", offsets});

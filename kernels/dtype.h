@@ -1,4 +1,4 @@
-// Number formats: a run-time DType, the 16-bit floats, and one visitor that turns the first into a C++ type.
+// Number formats: a run-time DType, the 16-bit floats, and a visitor that turns a DType into a C++ type.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -70,13 +70,13 @@ struct fp16 {
   }
 };
 
-// The type sums are taken in: fp64 for fp64, fp32 for everything else.
+// The type in which sums are computed: fp64 for fp64, fp32 for all others.
 template <class T>
 using acc_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
 template <class A>  // double or float
 constexpr DType acc_dtype = sizeof(A) == 8 ? DType::F64 : DType::F32;
 
-// Calls f.template operator()<T>() with the C++ type of a floating dtype; refuses the others in a sentence.
+// Calls f.template operator()<T>() with the C++ type of a floating dtype; other dtypes are an Error.
 template <class F>
 auto visit_float(const char* op, DType t, F&& f) {
   switch (t) {

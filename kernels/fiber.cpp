@@ -14,9 +14,9 @@
 #endif
 
 #ifndef GRADUS_UCONTEXT
-// gradus_switch_stack(save, load): pushes the registers that a call must preserve, keeps the stack pointer in
-// *save, goes over to the stack `load`, pops what was pushed there and returns to whom that stack's owner
-// said.
+// gradus_switch_stack(save, load): pushes the registers that a call must preserve, stores the stack pointer
+// in *save, switches to the stack `load`, pops the registers saved there and returns to the address on that
+// stack.
 extern "C" void gradus_switch_stack(void** save, void* load);
 asm(R"(
   .text
@@ -46,7 +46,7 @@ gradus_switch_stack:
 
 namespace gradus {
 
-// Of the switch that is going on in this thread.
+// The two fibers of this thread's current switch.
 static thread_local Fiber *from, *to;
 
 static const size_t kPage = size_t(sysconf(_SC_PAGESIZE));
@@ -67,7 +67,7 @@ void Fiber::start(void (*entry)(void*), void* argument) {
   argument_ = argument;
   exceptions_ = {};
 #ifdef __SANITIZE_ADDRESS__
-  __asan_unpoison_memory_region(stack_, bytes_);  // the red zones of calls that were forgotten
+  __asan_unpoison_memory_region(stack_, bytes_);  // the red zones of abandoned calls
   fake_stack_ = nullptr;
 #endif
 #ifdef GRADUS_UCONTEXT
@@ -77,8 +77,8 @@ void Fiber::start(void (*entry)(void*), void* argument) {
   saved_.uc_link = nullptr;
   makecontext(&saved_, &Fiber::first_call, 0);
 #else
-  // As if first_call had been called, at a stack aligned to 16 bytes, by a function that does not exist;
-  // under its address the six registers.
+  // The stack looks as if a function that does not exist had called first_call, with the alignment of 16
+  // bytes. Below the address of first_call are the six registers.
   void** top = reinterpret_cast<void**>(stack_ + bytes_ / 16 * 16);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&Fiber::first_call);
@@ -90,7 +90,7 @@ void Fiber::start(void (*entry)(void*), void* argument) {
 void Fiber::switch_to(Fiber& next) {
   from = this;
   to = &next;
-  // The layout of its result is the C++ ABI's (Itanium, 2.2.2).
+  // The C++ ABI (Itanium, 2.2.2) defines the layout of the result.
   auto* const exceptions = static_cast<Exceptions*>(static_cast<void*>(abi::__cxa_get_globals()));
   exceptions_ = std::exchange(*exceptions, next.exceptions_);
 #ifdef __SANITIZE_ADDRESS__
@@ -109,8 +109,8 @@ void Fiber::first_call() {
   to->entry_(to->argument_);
 }
 
-// AddressSanitizer is told of the arrival, and says where the stack lies that was left: that of a thread is
-// not known otherwise.
+// Tells AddressSanitizer that the switch is done, and asks it for the bounds of the stack that was left: for
+// the stack of a thread there is no other source.
 void Fiber::arrived() {
 #ifdef __SANITIZE_ADDRESS__
   const void* bottom;

@@ -1,21 +1,21 @@
-// THE kernel contract: one table of function pointers (entries.inc) that a backend fills. This layer knows
-// nothing of the engine: pointers, sizes and dtypes go in, and nothing here owns memory.
+// The kernel contract: one table of function pointers (entries.inc) that a backend fills. This layer knows
+// nothing about the engine: kernels take pointers, sizes and dtypes, and they own no memory.
 //
-// - Argument order: sizes, inputs, outputs, options. Tensors are dense and row-major, but for given strides.
-// - Kernels never allocate. Scratch comes in Ctx; its size is in cost.h, a function of the shapes alone.
+// - Argument order: sizes, inputs, outputs, options. Tensors are dense, row-major if no strides are given.
+// - Kernels never allocate. Ctx has scratch memory for them; cost.h computes its size from the shapes alone.
 // - Write::Set: out <- round(r). Write::Add: out <- round(out + r), where r is the *finished* fp32 result
-//   that Set would have rounded. Tests compare the two to the bit, but for cuBLAS (kernels/cuda/matmul.cu).
-// - Each output has its own Write; an output whose p is nullptr is not wanted and is skipped.
+//   that Set would have rounded. Tests check this bitwise, except for cuBLAS (kernels/cuda/matmul.cu).
+// - Each output has its own Write; an output whose p is nullptr is not wanted, and the kernel skips it.
 // - Any alignment, any size (0, 1, 7, 255, 257, ...), int64_t sizes. Outputs do not overlap inputs unless
 //   the name ends in _inplace.
 // - One dtype T in {fp32, bf16, fp16} (on cpu also fp64, for tests) for all activations and their gradients;
 //   the gradients of parameters are T or fp32; statistics, log-sum-exps and losses are fp32 (fp64 when T is
-//   fp64). Anything else is refused by a sentence. Sums are taken in fp32 (fp64 for fp64).
+//   fp64). Any other dtype is an Error. Sums are computed in fp32 (fp64 for fp64).
 // - Deterministic: reductions use a fixed number of partitions, so no result depends on the number of
 //   threads.
-// - By-value arguments do not change from step to step; what does lives in StepScalars and UpdateScalars, in
-//   device memory. So the calls of a step can be recorded, compared (hence the operators ==) and made again
-//   (src/tensor/captured_step.h).
+// - Arguments passed by value are the same in every step; values that change from step to step are in
+//   StepScalars and UpdateScalars, in device memory. So the calls of a step can be recorded, compared (hence
+//   the operators ==) and replayed (src/tensor/captured_step.h).
 #pragma once
 #include <cstdint>
 
@@ -52,31 +52,31 @@ struct Out {  // an output
   bool operator==(const Out&) const = default;
 };
 
-struct StepScalars {  // a device's: what changes from step to step, resident on it
-  int64_t step = 1;   // of the attempts at an update, this one; dropout draws from it. The host counts
+struct StepScalars {  // one per device, in its memory: values that change from step to step
+  int64_t step = 1;   // number of this attempt at an update, for dropout; the host increments it
   // Loss scaling, if growth_interval > 0.
-  float loss_scale = 1;         // gradients are computed so many times too large
-  int32_t overflows = 0;        // of this attempt: updates that were skipped
-  int64_t good_updates = 0;     // attempts without one, in a row, since loss_scale changed
-  int64_t growth_interval = 0;  // after so many it doubles
+  float loss_scale = 1;         // factor of the loss, and so of the gradients
+  int32_t overflows = 0;        // number of skipped updates in this attempt
+  int64_t good_updates = 0;     // consecutive attempts without overflow since loss_scale changed
+  int64_t growth_interval = 0;  // loss_scale doubles after this number of good updates
 };
 
-struct UpdateScalars {  // an optimizer's, on its device
+struct UpdateScalars {  // one per optimizer, on its device
   float learning_rate = 0;
   float grad_norm = 0;    // written by clip_factor: the global L2 norm of the optimizer's gradients
-  float clip_factor = 1;  // written by clip_factor and begin_update, read by updates: gradients times it
-  int32_t skip = 0;       // 1: with loss scaling, a gradient is not finite: this update changes nothing
-  int64_t updates = 0;    // that were made, this one included; Adam's bias correction. begin_update counts
+  float clip_factor = 1;  // written by clip_factor and begin_update; updates multiply gradients by it
+  int32_t skip = 0;       // 1: loss scaling is on and a gradient is not finite; the update changes nothing
+  int64_t updates = 0;    // number of updates including this one, for Adam's bias correction (begin_update)
 };
 
 struct Ctx {
   StepScalars* scalars = nullptr;
-  UpdateScalars* update = nullptr;  // of the optimizer that calls
+  UpdateScalars* update = nullptr;  // those of the calling optimizer
   void* scratch = nullptr;  // this call's temporary memory, at least Cost::scratch bytes, 64-byte aligned
   void* workspace =
-      nullptr;  // the device's fixed workspace (kWorkspaceBytes, kind `workspace`): tiles, libraries
-  void* stream = nullptr;      // cuda: the cudaStream_t that everything is queued on
-  const Cost* cost = nullptr;  // what this call counts as, for observers; no argument of the kernel
+      nullptr;  // the device's fixed workspace (kWorkspaceBytes, kind `workspace`), for tiles and libraries
+  void* stream = nullptr;      // cuda: the cudaStream_t of all calls
+  const Cost* cost = nullptr;  // the cost of this call, for observers; kernels do not read it
   bool operator==(const Ctx& other) const {
     return scalars == other.scalars && update == other.update && scratch == other.scratch &&
            workspace == other.workspace && stream == other.stream;
@@ -84,8 +84,8 @@ struct Ctx {
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;
 
-// An id, or a target, that another rank has the row, or the column, of (local_ids); an expert's place without
-// a token, and a token's choice without a place (place_tokens). No number that an id is by mistake.
+// Marks an id or a target whose row or column is on another rank (local_ids), an expert's place without a
+// token, and a token's choice without a place (place_tokens). No wrong id has this value by chance.
 constexpr int32_t kElsewhere = INT32_MIN;
 
 struct RowShape {
@@ -118,16 +118,16 @@ enum class Mask : uint8_t { None, Causal };
 // The random bits of a dropout call: Philox(seed, step, ordinal, global sample, element within the sample).
 struct RandomKey {
   uint64_t seed = 0;
-  uint32_t ordinal = 0;           // of the call in the forward pass
-  int64_t first_sample = 0;       // of the call's samples, the first one's index in the whole batch
-  const int64_t* step = nullptr;  // on the device: a tape's own copy; nullptr: StepScalars::step
-  int64_t first_element = 0;      // of each sample, if the call has a part of its elements: of attention's
-                                  // (H,T,T) weights, say, some heads
+  uint32_t ordinal = 0;           // number of the dropout call in the forward pass
+  int64_t first_sample = 0;       // index, in the whole batch, of the call's first sample
+  const int64_t* step = nullptr;  // the tape's own copy, in device memory; nullptr: StepScalars::step
+  int64_t first_element = 0;      // index, within a sample, of the call's first element: not 0 if the call
+                                  // has a part of each sample, such as some heads of (H,T,T) weights
   constexpr int64_t step_in(const StepScalars& scalars) const { return step ? *step : scalars.step; }
   bool operator==(const RandomKey&) const = default;
 };
-// H heads of queries and KV of keys and values, H a multiple of KV: head h of q uses head h / (H/KV) of k and
-// v (Ainslie et al. 2023, "GQA"). KV == H: each head has keys and values of its own.
+// H heads of queries, KV heads of keys and values; H is a multiple of KV. Head h of q uses head h / (H/KV) of
+// k and v (Ainslie et al. 2023, "GQA"). If KV == H, each head has its own keys and values.
 struct AttentionShape {
   int64_t B, H, KV, T, D;
   HeadLayout qkv, y;  // the layout of q, k, v (and their gradients), and of the output (and its gradient)
@@ -135,18 +135,18 @@ struct AttentionShape {
   Mask mask = Mask::Causal;
   float dropout = 0;  // probability of dropping an attention weight
   RandomKey key = {};
-  constexpr int64_t group() const { return H / KV; }  // heads of queries that share one of keys and values
+  constexpr int64_t group() const { return H / KV; }  // heads of queries per head of keys and values
   bool operator==(const AttentionShape&) const = default;
 };
 
 constexpr double kRotaryBase = 10000;
-// Packed q, k, v (B, T, (H + 2 KV) D), heads as in AttentionShape; rotary turns the first `dims` of the D of
-// each head of q and k.
+// Packed q, k, v (B, T, (H + 2 KV) D), heads as in AttentionShape; rotary rotates the first `dims` of the D
+// dimensions of each head of q and k.
 struct RotaryShape {
   int64_t B, T, H, KV, D, dims;  // dims: even, 0 to D
-  int64_t first = 0;  // the position of the first of the T tokens; more than 0 when others were read before
-  double base = kRotaryBase;  // more than 1: the larger, the slower the last of the pairs turn
-  bool inverse = false;       // turn back: the backward of turning
+  int64_t first = 0;             // position of the first of the T tokens; above 0 if other tokens precede it
+  double base = kRotaryBase;     // above 1; a larger base slows down the rotation of the last pairs
+  bool inverse = false;          // rotate by the negative angles: the backward of a rotation
   bool operator==(const RotaryShape&) const = default;
 };
 
@@ -161,18 +161,18 @@ struct ExpertShape {
   bool operator==(const ExpertShape&) const = default;
 };
 
-// One optimizer update over a list of parameters, one launch. With a master copy the arithmetic is done on
-// `master` (fp32) and `value` receives its rounding; without one, on `value`. Gradients are multiplied by
+// One parameter in the list that an optimizer updates in one launch. With a master copy, the kernel updates
+// `master` (fp32) and rounds it to `value`; without one, it updates `value`. It multiplies gradients by
 // update->clip_factor.
 struct ParamUpdate {
   int64_t n;
   Out value;  // updated in place
   CBuf grad;
-  Out m, v;                          // the states, updated in place: each entry says what they are
+  Out m, v;                          // the states, updated in place; entries.inc defines them
   Out master;                        // fp32, or nullptr
   bool decay;                        // whether weight decay applies to this parameter
-  int64_t rows = 1;                  // Adafactor: of a matrix (rows, n / rows)
-  Out m_scales = {}, v_scales = {};  // of states in 8 bits: fp32, one for each block
+  int64_t rows = 1;                  // Adafactor: the parameter is a matrix (rows, n / rows)
+  Out m_scales = {}, v_scales = {};  // scales of 8-bit states: fp32, one per quantization block
   bool operator==(const ParamUpdate&) const = default;
 };
 struct ParamList {
@@ -191,10 +191,10 @@ struct AdamWArgs {
 struct SgdArgs {
   float momentum = 0, weight_decay = 0;
   bool nesterov = false, clips = true;  // clips: gradients are multiplied by clip_factor
-  float scale = 1;                      // ... and by this
+  float scale = 1;                      // another factor of the gradients
   bool operator==(const SgdArgs&) const = default;
 };
-// The step: the learning rate, or relative to the size of the weights, with the learning rate as a bound.
+// The step size: the learning rate, or relative to the size of the weights and bounded by the learning rate.
 enum class StepSize : uint8_t { Given, Relative };
 struct AdafactorArgs {
   StepSize step_size = StepSize::Relative;
@@ -202,15 +202,15 @@ struct AdafactorArgs {
   bool operator==(const AdafactorArgs&) const = default;
 };
 
-// Calls made one, in code that was compiled while the program runs (src/train/chains.h): what that code
-// reads.
+// The arguments of several calls that are fused into one function, which is compiled while the program runs
+// (src/train/chains.h).
 struct KernelChain {
   static constexpr int kCalls = 12, kBuffers = 24;
   using Function = void (*)(const Ctx&, RowShape, const KernelChain&);
-  Function function = nullptr;  // nullptr where nothing is computed
+  Function function = nullptr;  // nullptr on a device that computes nothing
   void* p[kBuffers] = {};
   int64_t width[kBuffers] = {};  // element i of the rows has element i % width of the buffer
-  double number[kCalls] = {};    // such as alpha or eps, of each call
+  double number[kCalls] = {};    // each call's number, such as alpha or eps
   int64_t per_sample[kCalls] = {};
   RandomKey key[kCalls] = {};
   bool operator==(const KernelChain&) const = default;
@@ -224,8 +224,8 @@ struct Backend {
 };
 
 const Backend& cpu_backend();
-const Backend& cuda_backend();  // only in builds with CUDA=1, as is:
-const char* cuda_error();       // what CUDA says where it cannot run these kernels, or nullptr
+const Backend& cuda_backend();  // only in builds with CUDA=1, and so is cuda_error
+const char* cuda_error();       // CUDA's message if it cannot run these kernels, else nullptr
 const Backend& emu_backend();   // the sources of kernels/cuda, run on the CPU
 const Backend& meta_backend();  // computes nothing
 

@@ -22,10 +22,10 @@ constexpr Philox4 philox(uint64_t key, uint64_t counter_low, uint64_t counter_hi
   return c;
 }
 
-// The random words of dropout, the same whatever the batch is cut into: element e of a sample uses word e % 4
-// of block e / 4, and is kept if uniform01(word) >= p. The seed is the key; the rest shares the 128-bit
-// counter and cannot collide while block < 2^40, ordinal < 2^24, sample < 2^36 and step < 2^28: 4 x 10^12
-// elements a sample, 16 million dropout calls a forward, 68 billion samples, 268 million steps.
+// The random bits of dropout, the same for any division of the batch: element e of a sample uses word e % 4
+// of block e / 4, and is kept if uniform01(word) >= p. The seed is the key; the other arguments share the
+// 128-bit counter. They cannot collide while block < 2^40, ordinal < 2^24, sample < 2^36 and step < 2^28:
+// 4 x 10^12 elements per sample, 16 million dropout calls per forward, 68 billion samples, 268 million steps.
 constexpr Philox4 dropout_words(uint64_t seed, int64_t step, uint32_t ordinal, int64_t sample,
                                 int64_t block) {
   return philox(seed, uint64_t(block) | uint64_t(ordinal) << 40, uint64_t(sample) | uint64_t(step) << 36);

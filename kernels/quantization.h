@@ -1,5 +1,5 @@
-// Quantization: numbers kept as codes of 8 or 4 bits. A codebook says which value each code stands for; of
-// every block of elements, x ~ offset + scale value[code]. Both backends work with these lines.
+// Quantization: numbers stored as codes of 8 or 4 bits. A codebook has the value of each code; every block of
+// elements has a scale and an offset, and x ~ offset + scale value[code]. Both backends use these functions.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -7,41 +7,41 @@
 
 namespace gradus {
 
-// AbsMax: scale is the block's largest magnitude, there is no offset, values go from -1 to 1. ZeroPoint:
-// scale is the distance from the least to the greatest element (0 among them), values go from 0 to 1, and the
-// offset is such that 0 has a code. Given: the scales are there already, above 0; no offset.
+// AbsMax: the scale is the block's largest magnitude; values are in [-1, 1], and there is no offset.
+// ZeroPoint: the scale is max(x, 0) - min(x, 0); values are in [0, 1], and the offset is such that a code
+// stands for exactly 0. Given: the caller gives the scales, which are above 0; there is no offset.
 enum class Range : uint8_t { AbsMax, ZeroPoint, Given };
 
 struct QuantShape {
-  int64_t n, block;  // elements; how many share a scale (the last block may be shorter)
-  int bits = 8;  // or 4, two codes a byte, the first in its high half, 0 in what is left over; then block is
-                 // even, or at least n
+  int64_t n, block;  // elements; elements per scale (the last block may be shorter)
+  int bits = 8;  // or 4: two codes per byte, the first in its high half, and 0 in an unused half; then block
+                 // is even, or at least n
   Range range = Range::AbsMax;
   constexpr int64_t blocks() const { return n / block + (n % block != 0); }
-  constexpr int64_t begin(int64_t b) const { return b * block; }  // of block b, the first element
+  constexpr int64_t begin(int64_t b) const { return b * block; }  // the first element of block b
   constexpr int64_t end(int64_t b) const { return block < n - b * block ? (b + 1) * block : n; }
   constexpr int64_t code_bytes() const { return bits == 8 ? n : n / 2 + n % 2; }
   bool operator==(const QuantShape&) const = default;
 };
 
-constexpr int64_t kStateBlock = 256;  // of states of optimizers in 8 bits
+constexpr int64_t kStateBlock = 256;  // elements per scale of 8-bit optimizer states
 constexpr QuantShape state_shape(int64_t n) { return {.n = n, .block = kStateBlock}; }
 
-// What the codes stand for, and what finds the nearest one. The values are looked up in ascending order,
-// which need not be that of the codes.
+// The values of the codes, and tables for finding the nearest value. The search goes through the values in
+// ascending order, which need not be the order of the codes.
 struct Codebook {
-  int32_t count = 0;       // of values, at most 256
-  float value[256] = {};   // by code
-  uint8_t code[256] = {};  // of the values in ascending order
-  // The i-th of them is for numbers up to the i-th boundary, half way to the next one, or where a codebook's
-  // rule says (second_moment_codebook); from the last one on, NaN.
+  int32_t count = 0;       // number of values, at most 256
+  float value[256] = {};   // indexed by code
+  uint8_t code[256] = {};  // codes of the values in ascending order
+  // The i-th value in ascending order is chosen for numbers up to the i-th boundary, which lies half way to
+  // the next value or where the codebook's rule puts it (second_moment_codebook). From the last on, NaN.
   float boundary[256] = {};
-  // If the values are evenly spaced, (code - zero) step: then code = zero + round(t / step). Else step is 0.
+  // For evenly spaced values, value = (code - zero) step and code = zero + round(t / step). Else step is 0.
   float step = 0, per_step = 0, zero = 0;
-  // Else the search for the nearest value begins close below it (search_start): in the map of a dynamic
-  // codebook by arithmetic, in others where one of 256 equal parts of [-1, 1] says, by the number of
-  // boundaries below it.
-  float first_decade = 0;  // of a dynamic map: values in its lowest decade, on either side of 0; else 0
+  // Else the search for the nearest value begins close below it (search_start). In a dynamic codebook,
+  // arithmetic finds the start; in others, a table has the number of boundaries below each of 256 equal parts
+  // of [-1, 1].
+  float first_decade = 0;  // dynamic codebook: values in its lowest decade, on either side of 0; others: 0
   uint8_t below[256] = {};
 };
 
@@ -52,18 +52,18 @@ constexpr uint8_t nearest_evenly(float t, float per_step, float zero, float last
   return within_codes(std::rint(t * per_step) + zero, last);
 }
 
-// How many boundaries of a signed dynamic map lie between 0 and `magnitude`, 1/4 more or less: within a
-// decade they are evenly spaced, so the number is a line there. A decade has twice as many as the one below
-// it on ten times the length, so its line is a fifth as steep, and where two meet the lower one goes on.
+// The number of boundaries of a signed dynamic codebook between 0 and `magnitude`, to within 1/4. Within a
+// decade the boundaries are evenly spaced, so their number is a line. A decade has twice as many boundaries
+// as the one below it, on ten times the length, so its line is a fifth as steep: the lowest line applies.
 constexpr float dynamic_place(float magnitude) {
   float place = 128, slope = 1e6f / 0.9f, start = 1 - 0.1f / 0.9f;
   for (int decade = 0; decade < 7; ++decade, slope /= 5, start *= 2) {
     const float line = std::fma(slope, magnitude, start);
-    place = place < line ? place : line;  // NaN of NaN
+    place = place < line ? place : line;  // NaN for NaN
   }
   return place;
 }
-// A place in the ascending order that the nearest value is at, or one behind.
+// A place in ascending order; the nearest value is at this place or at the next one.
 constexpr uint8_t dynamic_start(float t, float first_decade) {
   const float zero = first_decade == 1 ? 127 : -1, place = first_decade * dynamic_place(std::abs(t));
   const float start = zero + std::copysign(place - 0.5f, t);
@@ -73,7 +73,7 @@ constexpr uint8_t search_start(const Codebook& codebook, float t) {
   if (codebook.first_decade > 0) return dynamic_start(t, codebook.first_decade);
   return codebook.below[within_codes(std::floor(t * 128) + 128, 255)];
 }
-constexpr uint8_t nearest_code(const Codebook& codebook, float t) {  // of NaN, any
+constexpr uint8_t nearest_code(const Codebook& codebook, float t) {  // any code for NaN
   if (codebook.step > 0)
     return nearest_evenly(t, codebook.per_step, codebook.zero, float(codebook.count - 1));
   uint8_t place = search_start(codebook, t);
@@ -81,8 +81,8 @@ constexpr uint8_t nearest_code(const Codebook& codebook, float t) {  // of NaN, 
   return codebook.code[place];
 }
 
-// The largest magnitude of a block, its least and its greatest element; 0 counts as one. The magnitude as
-// bits: those of infinity are above all finite ones, those of NaN above them.
+// The largest magnitude of a block, and its smallest and largest element, where 0 counts as an element. The
+// magnitude is kept as bits, in which infinity is above all finite numbers, and NaN is above infinity.
 struct Limits {
   uint32_t magnitude = 0;
   float least = 0, greatest = 0;
@@ -99,11 +99,11 @@ struct Limits {
   }
 };
 
-// From an element to where it lies among the codebook's values. The scale is infinite if an element is not
-// finite, or the distance of two of them is not.
+// Maps an element to the interval of the codebook's values. The scale is infinite if an element or the
+// difference of two elements is not finite.
 struct Normalize {
   float scale, offset;
-  float up, inverse;  // 1 / scale in two factors: it is infinite for some scales that are not 0
+  float up, inverse;  // 1 / scale in two factors, because 1 / scale is infinite for some scales above 0
   constexpr float operator()(float x) const { return (x - offset) * up * inverse; }
 };
 constexpr Normalize normalize_by(float scale) {

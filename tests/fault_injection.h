@@ -1,10 +1,10 @@
-// A device whose n-th kernel call fails: the kernel throws, or there is no memory left from then on; or whose
-// n-th allocation does.
+// Makes the n-th kernel call of a device fail (the kernel throws, or no memory is left from then on), or its
+// n-th allocation.
 #pragma once
 #include "src/tensor/context.h"
 
-// Allocator::allocate, and what its callers reach in its place: the linker exchanges the two (--wrap, in the
-// Makefile, for programs that include this file).
+// Allocator::allocate, and the function that its callers reach in its place: the linker exchanges the two
+// (--wrap, in tests.mk, for programs that include this file).
 #define GRADUS_ALLOCATE \
   "_ZN6gradus9Allocator8allocateElNS_4KindESt17basic_string_viewIcSt11char_traitsIcEERKNS_5ShapeE"
 
@@ -20,20 +20,20 @@ struct Faults {
   inline static const Backend* real = nullptr;
   inline static Device* device = nullptr;
   inline static std::vector<Tensor> taken;  // all memory that was free
-  inline static int64_t left = 0;           // kernel calls or allocations until the fault; 0: none comes
+  inline static int64_t left = 0;           // kernel calls or allocations until the fault; 0: no fault
   inline static What what = What::KernelThrows;
 
-  // One table for each device, which outlives it.
+  // One table per device, which outlives the device.
   static const Backend& table(const Backend& of) {
     static std::map<std::string, Backend> tables;
     return tables.try_emplace(of.name, make(of)).first->second;
   }
-  static void arm(Device& on, What fault, int64_t n) {  // once for each device
+  static void arm(Device& on, What fault, int64_t n) {  // once per device
     device = &on, what = fault, left = n;
     real = &on.backend();
     on.use(table(*real));
   }
-  inline static bool fired = false;  // before it was disarmed
+  inline static bool fired = false;  // the fault happened before disarm()
   static void disarm() {
     fired = left == 0;
     left = 0;
@@ -46,7 +46,7 @@ struct Faults {
     device->allocator().set_budget(1);
     for (int64_t bytes = int64_t(1) << 24; bytes >= 1; bytes /= 2) try {
         for (;;) taken.emplace_back(*device, Shape{bytes}, DType::U8, Kind::Other, "taken");
-      } catch (const OutOfMemory&) {  // of this size there is nothing more
+      } catch (const OutOfMemory&) {  // no block of this size is left
       }
   }
   static void count_allocation(const Allocator& by, int64_t bytes, Kind kind, std::string_view name,

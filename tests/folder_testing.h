@@ -12,7 +12,7 @@
 namespace gradus {
 namespace fs = std::filesystem;
 
-// Each test has a folder of its own, which is removed at its end, when the working directory is what it was.
+// Each test has its own folder. At its end the working directory is restored and the folder removed.
 class FolderTest : public ::testing::Test {
  protected:
   FolderTest() { fs::create_directories(root_); }
@@ -22,7 +22,7 @@ class FolderTest : public ::testing::Test {
   }
 
   std::string path(const std::string& name = "") const { return (root_ / name).string(); }
-  // A file of these bytes, in a folder that is made if need be.
+  // Writes a file of these bytes; missing folders are created.
   void write(const std::string& name, const std::string& bytes) const {
     fs::create_directories((root_ / name).parent_path());
     std::ofstream(path(name), std::ios::binary) << bytes;

@@ -1,4 +1,4 @@
-// A lesson as its flags make it.
+// A Lesson made from flags.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-// Without done().
+// Does not call done().
 inline Lesson lesson_with(std::vector<std::string> flags, const char* name, int64_t steps = 1) {
   flags.insert(flags.begin(), "program");
   std::vector<char*> argv;

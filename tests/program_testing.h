@@ -1,4 +1,4 @@
-// Programs as users run them: in a shell, with everything that they print.
+// Runs programs as users do, in a shell, and keeps everything that they print.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,18 +11,18 @@
 namespace gradus {
 
 struct Outcome {
-  int code;            // exit code; 128 + the signal if it died of one, as a shell says it
+  int code;            // exit code; 128 + the signal if a signal ended it, as in a shell
   std::string output;  // of both streams
 };
 
-// The build that this test belongs to.
+// The build folder of this test.
 inline std::filesystem::path build_folder() {
   std::filesystem::path tests = std::filesystem::read_symlink("/proc/self/exe");
   while (tests.filename() != "tests") tests = tests.parent_path();
   return tests.parent_path();
 }
 
-// The programs of the lessons that are there: a tree that is handed out has not all of them.
+// The programs of the lessons in this tree; a tree that is handed out does not have all lessons.
 inline std::vector<std::string> lessons() {
   std::vector<std::string> programs;
   for (const auto& entry : std::filesystem::directory_iterator(build_folder() / "lessons"))
@@ -30,7 +30,7 @@ inline std::vector<std::string> lessons() {
   return programs;
 }
 
-// Runs a program of that build, in a shell; `before` is shell text in front of it.
+// Runs a program of the build folder in a shell; `before` is shell text in front of the command.
 inline Outcome run(const std::string& program, const std::string& args, const std::string& before = "") {
   const std::string command = before + " '" + (build_folder() / program).string() + "' " + args + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");

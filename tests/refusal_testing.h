@@ -1,4 +1,4 @@
-// What a call says when it refuses.
+// Tests that a call rejects its arguments, and of its message.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,7 +9,8 @@
 
 namespace gradus {
 
-// The sentence of f's Error; "" if f accepts. That an exercise is open is no refusal, and the test's end.
+// The message of f's Error; "" if f accepts. The Error of an open exercise is not caught, so it ends the
+// test.
 template <class F>
 std::string refusal(F&& f) {
   try {
@@ -21,11 +22,11 @@ std::string refusal(F&& f) {
   return "";
 }
 
-// That f refuses, with `part` in its sentence.
+// Expects an Error of f with `part` in its message.
 template <class F>
 void expect_refused(const std::string& part, F&& f) {
   const std::string text = refusal(f);
-  EXPECT_FALSE(text.empty()) << "accepted; it should say: " << part;
+  EXPECT_FALSE(text.empty()) << "accepted, but expected the error: " << part;
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 

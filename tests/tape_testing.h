@@ -1,4 +1,4 @@
-// What tests of the tape and of ops share: a context, and tensors of numbers that stand in the test.
+// What tests of the tape and of ops share: a context, and tensors with numbers from the test.
 #pragma once
 #include <gtest/gtest.h>
 

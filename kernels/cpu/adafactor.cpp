@@ -6,13 +6,13 @@ namespace gradus::cpu {
 template <class A>
 struct Factored {
   const ParamUpdate& u;
-  Out updated;  // what the arithmetic is done on
+  Out updated;  // the master copy, or else the value
   RowShape s;
   A clip;
-  A *row_sums, *row_factors, *col_factors, *partial;  // in scratch; col_factors are sums at first
+  A *row_sums, *row_factors, *col_factors, *partial;  // in scratch; col_factors has column sums first
 };
 
-// sums[c] += g'[c]^2; returns what was added.
+// sums[c] += g'[c]^2; returns the sum of these squares.
 template <class A>
 [[gnu::flatten, gnu::noinline]] static A add_squares(int64_t n, A clip, const A* g, A* sums) {
   A sum = 0;
@@ -45,14 +45,14 @@ template <class A>
   for (int64_t c = 0; c < n; ++c) w[c] = decay * w[c] - step * g[c] * factors[c];
 }
 
-// f(at, n, c) for each chunk of row r: n elements from `at` on, the first in column c.
+// Calls f(at, n, c) for each chunk of row r: n elements from `at` on, the first in column c.
 template <class F>
 static void for_chunks(RowShape s, int64_t r, F f) {
   for (int64_t c = 0; c < s.cols; c += kChunk) f(r * s.cols + c, std::min(kChunk, s.cols - c), c);
 }
 
-// The root of the mean over all elements of what square(r, at, n, c, stage) sums over a chunk. Writes over
-// row_sums.
+// The root of the mean square over all elements; square(r, at, n, c, stage) returns the sum of squares over a
+// chunk. Overwrites row_sums.
 template <class A, class F>
 static A root_mean_square(const Factored<A>& f, F square) {
   for_rows(f.s, [&](int64_t r) {
@@ -65,7 +65,7 @@ static A root_mean_square(const Factored<A>& f, F square) {
   return std::sqrt(sum / A(f.u.n));
 }
 
-// The first pass over the gradient: its squares by row and column.
+// The first pass over the gradient sums its squares by row and by column.
 template <class A>
 static void sum_rows_and_columns(const Factored<A>& f) {
   for_partitions(f.s, [&](int64_t p, int64_t begin, int64_t end) {
@@ -81,13 +81,13 @@ static void sum_rows_and_columns(const Factored<A>& f) {
   sum_partitions(cost::partitions(f.s.rows), f.s.cols, f.partial, f.col_factors);
 }
 
-// What is kept of rows and columns (`fresh`: the share of the new means), and from it the factors: u[i,j] =
-// g'[i,j] row_factors[i] col_factors[j].
+// Updates the row and column means (`fresh`: the weight of the new means) and computes the factors from them:
+// u[i,j] = g'[i,j] row_factors[i] col_factors[j].
 template <class A>
 static void find_factors(const Factored<A>& f, A fresh, A eps1) {
   A* const rows = f.u.v.template as<A>();  // nullptr for a vector, which is one row
   A* const cols = f.u.m.template as<A>();
-  A mean = 0;  // of the rows
+  A mean = 0;  // of `rows`
   for (int64_t c = 0; c < f.s.cols; ++c)
     cols[c] = (1 - fresh) * cols[c] + fresh * (f.col_factors[c] / A(f.s.rows) + eps1);
   for (int64_t r = 0; rows && r < f.s.rows; ++r) {
@@ -141,7 +141,7 @@ static void adafactor_one(const Ctx& ctx, const ParamUpdate& u, const AdafactorA
     const A* g = read("adafactor", u.grad, at, n, stage);
     return f.clip * f.row_factors[r] * (f.clip * f.row_factors[r]) * sum_squares(n, g, f.col_factors + c);
   });
-  if (!(size <= A(args.most))) step *= A(args.most) / size;  // also by a size that is not a number
+  if (!(size <= A(args.most))) step *= A(args.most) / size;  // also if size is NaN
   update(f, u.decay ? 1 - lr * A(args.weight_decay) : A(1), step);
 }
 

@@ -19,7 +19,7 @@ template <class A>
 
 template void adamw_chunk(AdamWStep<float>, float, int64_t, float*, const float*, float*, float*);
 
-// A chunk at a time, so that any mix of dtypes of value, gradient, states and master goes through one loop.
+// Takes a chunk at a time, so that one loop serves any mix of dtypes of value, gradient, states and master.
 template <class A>
 static void adamw_one(const AdamWStep<A>& step, const ParamUpdate& u) {
   const Out& updated = u.master.wanted() ? u.master : u.value;

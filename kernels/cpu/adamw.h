@@ -1,4 +1,4 @@
-// AdamW's arithmetic, of a chunk of elements.
+// AdamW's arithmetic for a chunk of elements.
 #pragma once
 #include <cmath>
 
@@ -6,7 +6,7 @@
 
 namespace gradus::cpu {
 
-// The numbers of one step, the same for all parameters.
+// The constants of one step, the same for all parameters.
 template <class A>
 struct AdamWStep {
   AdamWStep(const UpdateScalars& s, const AdamWArgs& args)

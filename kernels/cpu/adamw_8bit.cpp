@@ -3,7 +3,7 @@
 
 namespace gradus::cpu {
 
-// m or v of a parameter, which lies in memory as codes and scales.
+// m or v of a parameter, stored as codes and scales.
 struct CodedState {
   CodedState(const Coder& coder, Out codes, Out scales)
       : coder(coder), codes(codes.as<uint8_t>()), scales(scales.as<float>()) {}
@@ -11,7 +11,7 @@ struct CodedState {
   uint8_t* codes;
   float* scales;
 
-  // Of the block that begins with element `at`.
+  // Both functions take the block that begins with element `at`.
   void dequantize(int64_t at, int64_t n, float* to) const {
     coder.decode(n, codes + at, scales[at / kStateBlock], 0, to);
   }

@@ -1,20 +1,20 @@
-// What attention_plain and attention_flash share: where heads lie, and the dropout of attention weights.
+// Shared by attention_plain and attention_flash: offsets of heads, tasks, and dropout of attention weights.
 #pragma once
 #include "kernels/cpu/io.h"
 #include "kernels/cpu/random_words.h"
 
 namespace gradus::cpu {
 
-// Where sample b's head h begins.
+// The offset of head h of sample b.
 inline int64_t at(const HeadLayout& l, int64_t b, int64_t h) { return b * l.batch + h * l.head; }
 
-// Calls f(i, share) for tasks i of [0, n), each on one thread with a share of `bytes` of the workspace to
-// itself. Later queries see more keys, so a thread takes a new task when it has finished one.
+// Calls f(i, share) for tasks i of [0, n). Each task runs on one thread and has `bytes` of the workspace, its
+// share. Later queries see more keys, so a thread takes a new task when it has finished one.
 template <class F>
 void for_tasks(const Ctx& ctx, const char* op, const AttentionShape& s, int64_t n, int64_t bytes, F f) {
   const int64_t shares = std::min<int64_t>(kWorkspaceBytes / bytes, thread_count());
   check(shares > 0, op, ": sequences of ", s.T, " with heads of ", s.D, " need ", bytes,
-        " bytes of workspace, there are ", kWorkspaceBytes, "; use shorter sequences or narrower heads");
+        " bytes of workspace, which has ", kWorkspaceBytes, "; use shorter sequences or narrower heads");
   KeptError error;
 #pragma omp parallel for num_threads(shares) schedule(dynamic) if (shares > 1)
   for (int64_t i = 0; i < n; ++i)
@@ -27,7 +27,7 @@ template <class S>
 void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j0, int64_t n,
           S* weights) {
   const S factor = S(1) / (S(1) - S(s.dropout));
-  const int64_t first = (h * s.T + t) * s.T + j0;  // of the elements of the sample's (H, T, T) weights
+  const int64_t first = (h * s.T + t) * s.T + j0;  // index in the sample's (H, T, T) weights
   each_word(s.key, s.key.step_in(*ctx.scalars), s.key.first_sample + b, first, n,
             [p = s.dropout, factor, weights](int64_t i, int64_t count, const uint32_t* words) {
               S* const w = weights + i;

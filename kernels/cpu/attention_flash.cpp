@@ -8,21 +8,21 @@ namespace gradus::cpu {
 
 namespace {
 
-// The sizes hold whole strips and tiles of every machine: 6, 12 or 96 rows, 4 to 32 columns. Each query of a
-// forward task sees a key of each tile that the task meets.
-constexpr int64_t kKeys = 384;        // of a tile of keys
-constexpr int64_t kFwdQueries = 384;  // of a task: each tile of keys is packed once for all of them
-constexpr int64_t kBwdQueries = 96;   // that meet a tile of keys at a time
+// The sizes are multiples of the strips and tiles of every machine: 6, 12 or 96 rows, 4 to 32 columns. Each
+// query of a forward task sees at least one key of each tile that the task goes through.
+constexpr int64_t kKeys = 384;        // keys of a tile
+constexpr int64_t kFwdQueries = 384;  // queries of a task: each tile of keys is packed once for all of them
+constexpr int64_t kBwdQueries = 96;   // queries that are multiplied with a tile of keys at a time
 static_assert(kFwdQueries == kKeys && kKeys % kBwdQueries == 0);
 
-// A task's share of the workspace, and what it does.
+// A task of forward and its share of the workspace.
 template <class T>
 struct FlashFwd : HeadTiles<T> {
   using Tiles = HeadTiles<T>;
   using Tiles::kStrip, Tiles::kCols, Tiles::kTile, Tiles::across, Tiles::depth, Tiles::tiles_of;
   using typename Tiles::S, typename Tiles::W;
   W *q, *k;                // rows of the task's queries, columns of a tile of keys
-  S *v, *scores, *panels;  // columns of the tile's values; a strip of weights, and its rows
+  S *v, *scores, *panels;  // columns of the tile's values; a strip of weights, and its panels of rows
   S *y, *max, *sum;        // of the task's queries, over the keys so far
 
   FlashFwd(const AttentionShape& s, void* share)
@@ -36,7 +36,7 @@ struct FlashFwd : HeadTiles<T> {
         max(this->take(kFwdQueries)),
         sum(this->take(kFwdQueries)) {}
 
-  // The strip of queries from t0 + i0 on meets the tile of keys [j0, j0 + cols).
+  // Adds the tile of keys [j0, j0 + cols) to the softmax of the strip of queries from t0 + i0 on.
   void strip(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t i0,
              int64_t j0, int64_t cols) {
     const int64_t most = seen_by(s, t0 + i0 + kStrip - 1, j0, cols), tiles = tiles_of(most);
@@ -60,7 +60,7 @@ struct FlashFwd : HeadTiles<T> {
     this->multiply(most, panels, v, cols, across, y + this->row(i0));
   }
 
-  // Queries [t0, t0 + rows) of a head against all keys that they see.
+  // Computes queries [t0, t0 + rows) of a head over all keys that they see.
   void run(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, const T* q_in,
            const T* k_in, const T* v_in) {
     const TileRegisters<W> registers;
@@ -85,12 +85,12 @@ struct FlashFwd : HeadTiles<T> {
   static int64_t rows_of(const AttentionShape& s, int64_t t0) { return std::min(kFwdQueries, s.T - t0); }
 };
 
-// What backward reads and writes, whole tensors; an output that is not wanted is nullptr.
+// The whole tensors that backward reads and writes; an output that is not wanted is nullptr.
 template <class T>
 struct FlashBwdArgs {
   const T *q, *k, *v, *y, *dy;
   const acc_t<T>* lse;
-  acc_t<T>* rowsums;  // (B, H, T): of dy y, which is the rowsum(P dP) of plain attention's backward
+  acc_t<T>* rowsums;  // (B, H, T): rowsum(dy y), which equals rowsum(P dP) of plain attention's backward
   T *dq, *dk, *dv;
   Write dq_write, dk_write, dv_write;
 };
@@ -103,8 +103,9 @@ template <class T>
   return sum;
 }
 
-// A row of a strip. x: the scores, still without scale, become the weights P. grad: dP, the gradient of the
-// weights before dropout, becomes dS, the gradient of the scaled scores. rowsum: of P dP over all keys.
+// Takes a row of a strip. x: the scores, still without scale, are replaced by the weights P. grad: dP, the
+// gradient of the weights before dropout, is replaced by dS, the gradient of the scaled scores. rowsum: the
+// sum of P dP over all keys.
 template <class T>
 [[gnu::flatten, gnu::noinline]] void softmax_bwd(acc_t<T>* x, acc_t<T>* grad, int64_t tiles, acc_t<T> scale,
                                                  acc_t<T> lse, acc_t<T> rowsum) {
@@ -127,11 +128,11 @@ struct FlashBwd : HeadTiles<T> {
   using typename Tiles::S, typename Tiles::W;
   W *q, *dy, *k, *v;             // rows of kBwdQueries queries, columns of a tile of keys
   S *q_cols, *dy_cols, *k_cols;  // the same as columns of (queries, D) and of (keys, D)
-  S *scores, *grads, *panels;    // of a strip: P and dS, and rows of either
+  S *scores, *grads, *panels;    // of a strip: P and dS, and panels of rows of either
   S *P, *dS;                     // (kBwdQueries, kKeys)
   S *dq, *dk, *dv;
 
-  // dq is summed for a whole head; dk and dv for a tile of keys, but for all keys if other heads add to them.
+  // dq has the sums of a whole head; dk and dv those of a tile of keys, or of all keys if heads share them.
   FlashBwd(const AttentionShape& s, void* share)
       : Tiles(s.D, share),
         q(this->take_words(kBwdQueries * depth)),
@@ -150,8 +151,8 @@ struct FlashBwd : HeadTiles<T> {
         dk(this->take(this->sums(s.group() > 1 ? s.T : kKeys))),
         dv(this->take(this->sums(s.group() > 1 ? s.T : kKeys))) {}
 
-  // The strip of queries from t0 + i0 on against the tile of keys: its rows of P and dS, and what it adds to
-  // dq. lse and rowsums: of the head's queries.
+  // For the strip of queries from t0 + i0 on and the tile of keys: computes its rows of P and dS, and adds to
+  // dq. lse and rowsums are those of the head's queries.
   void strip(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t i0,
              int64_t j0, int64_t cols, const S* lse, const S* rowsums) {
     const int64_t most = seen_by(s, t0 + i0 + kStrip - 1, j0, cols), tiles = tiles_of(most);
@@ -184,7 +185,7 @@ struct FlashBwd : HeadTiles<T> {
     }
   }
 
-  // The heads of queries that share head kv of keys and values. Places in x are those of whole tensors.
+  // Runs the heads of queries that share head kv of keys and values. Offsets in x are those of whole tensors.
   void run(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const FlashBwdArgs<T>& x) {
     const TileRegisters<W> registers;
     const int64_t in = s.qkv.time, out = s.y.time, group = s.group(), at_kv = at(s.qkv, b, kv);

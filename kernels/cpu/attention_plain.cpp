@@ -1,7 +1,7 @@
 // Attention that saves its probabilities. In forward each (sample, head of queries) is one task, in backward
-// each (sample, head of keys), because dk and dv are sums over the heads of queries that share it. Queries go
-// in blocks of kQueries rows, so that under a causal mask the products stop at the block's last key: about
-// half of the work.
+// each (sample, head of keys), because dk and dv are sums over the heads of queries that share it. A task
+// takes blocks of kQueries queries; with a causal mask the products of a block stop at its last key, which
+// saves about half of the work.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/gemm.h"
 
@@ -78,13 +78,13 @@ void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
   }
 }
 
-// Where one head of queries reads and writes in backward; an unwanted gradient is nullptr.
+// The buffers of one head of queries in backward; an unwanted gradient is nullptr.
 template <class T>
 struct HeadBwd {
   const T *q, *k, *v, *probs, *dy;
   T *dq, *dk, *dv;
   Write dq_write, dk_write, dv_write;
-  HeadBwd later(const AttentionShape& s, int64_t heads) const {  // so many heads on, with the same keys
+  HeadBwd later(const AttentionShape& s, int64_t heads) const {  // `heads` heads later, with the same keys
     HeadBwd x = *this;
     x.q += heads * s.qkv.head, x.probs += heads * s.T * s.T, x.dy += heads * s.y.head;
     if (x.dq) x.dq += heads * s.qkv.head;
@@ -115,7 +115,7 @@ void scores_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, i
   }
 }
 
-// One head of queries: writes its dq, adds to the sums of dk and dv.
+// Writes dq of one head of queries, and adds to the sums of dk and dv.
 template <class T, class S>
 void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,
               const HeadBwd<T>& x) {
@@ -148,7 +148,7 @@ void write_sums(const AttentionShape& s, const S* sums, T* out, Write write) {
   });
 }
 
-// The heads of queries that share head kv of keys, in their order; x: the first one's.
+// Runs the heads of queries that share head kv of keys, in order; x has the buffers of the first head.
 template <class T, class S>
 void group_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const Share<S>& share,
                const HeadBwd<T>& x) {

@@ -1,5 +1,5 @@
-// What attention_flash is made of: panels of q, k, v and dy, which multiply_tile reads, and tiles of sums,
-// which it writes. A strip is as many rows as a tile has.
+// The parts of attention_flash: panels of q, k, v and dy, which multiply_tile reads, and tiles of sums, which
+// it writes. A strip has the number of rows of a tile.
 #pragma once
 #include <numeric>
 
@@ -8,12 +8,12 @@
 
 namespace gradus::cpu {
 
-// How many keys of [j0, j0 + cols) the mask leaves to query t.
+// The number of keys of [j0, j0 + cols) that query t sees.
 inline int64_t seen_by(const AttentionShape& s, int64_t t, int64_t j0, int64_t cols) {
   return s.mask == Mask::Causal ? std::clamp<int64_t>(t + 1 - j0, 0, cols) : cols;
 }
 
-// Cuts a share of the workspace into arrays, each from a cache line on. at == nullptr: only counts the bytes.
+// Divides a share of the workspace into arrays that begin at cache lines. at == nullptr: only counts bytes.
 struct Cut {
   char* at;
   int64_t bytes = 0;
@@ -27,30 +27,30 @@ struct Cut {
 };
 
 // Heads of D dimensions of type T, as panels and tiles, and a task's share of the workspace. Scores are
-// products of T, which some machines multiply in pairs; weights are not rounded to T, so all other products
-// are those of S.
+// products of numbers of type T, which some machines multiply in pairs. Weights are not rounded to T, so all
+// other products are of type S.
 template <class T>
 struct HeadTiles {
-  using W = WordOf<T, T>;  // words of q, k, v and dy where scores and dP are made
-  using S = acc_t<T>;      // scores, weights, sums; and words where weights are a factor
+  using W = WordOf<T, T>;  // words of q, k, v and dy in the products for scores and dP
+  using S = acc_t<T>;      // scores, weights, sums; and words of products with weights
   static constexpr int64_t kStrip = std::lcm(Tile<W>::kRows, Tile<S>::kRows);  // rows
   static constexpr int64_t kCols = Tile<S>::kCols, kTile = kStrip * kCols;
   static_assert(Tile<W>::kCols == kCols);
   int64_t depth;   // words W of D numbers
   int64_t across;  // tiles for D columns
-  Cut cut;         // of the task's share of the workspace
+  Cut cut;         // the arrays in the task's share of the workspace
   HeadTiles(int64_t D, void* share) : depth(words_of<W>(D)), across(tiles_of(D)), cut(share) {}
   W* take_words(int64_t n) { return cut.take<W>(n); }
   S* take(int64_t n) { return cut.take<S>(n); }
 
   static int64_t tiles_of(int64_t cols) { return (cols + kCols - 1) / kCols; }
-  // (lines, D) sums lie strip by strip, tile by tile: how many numbers that takes, and where row i begins in
-  // the first tile of its strip.
+  // (lines, D) sums lie strip by strip, tile by tile. sums(): how many numbers that takes; row(): the offset
+  // of row i in the first tile of its strip.
   int64_t sums(int64_t lines) const { return round_up(lines, kStrip) * across * kCols; }
   int64_t row(int64_t i) const { return i / kStrip * across * kTile + i % kStrip * kCols; }
 
-  // A matrix as panels of rows (the left factor) or of columns (the right one): `lines` lines of `numbers`
-  // numbers each; number k of line i is x[i * line + k * step].
+  // Packs a matrix into panels of rows (left factor) or of columns (right factor). It has `lines` lines of
+  // `numbers` numbers each; number k of line i is x[i * line + k * step].
   template <class X, class Number>
   static void pack_rows(int64_t lines, int64_t numbers, const Number* x, int64_t line, int64_t step,
                         X* panels) {
@@ -65,7 +65,7 @@ struct HeadTiles {
     for (int64_t i = 0; i < lines; i += kCols)
       pack_b(numbers, words, std::min(kCols, lines - i), x + i * line, line, step, panels + i * words);
   }
-  // The first n columns of a strip's scores as panels of rows.
+  // Packs the first n columns of a strip's scores into panels of rows.
   static void pack_scores(int64_t n, const S* scores, S* panels) {
     constexpr int64_t kRows = Tile<S>::kRows;
     for (int64_t r = 0; r < kStrip; r += kRows)
@@ -73,8 +73,8 @@ struct HeadTiles {
         pack_rows(kRows, std::min(kCols, n - j), scores + j / kCols * kTile + r * kCols, kCols, 1,
                   panels + r * n + j * kRows);
   }
-  // A strip of sums, `tiles` tiles, += its panels of rows, `words` words each, times as many panels of
-  // columns, of which the first `words` of `stride` words count.
+  // A strip of `tiles` tiles of sums += its panels of rows (`words` words each) times `tiles` panels of
+  // columns, each of `stride` words, of which the first `words` count.
   template <class X>
   static void multiply(int64_t words, const X* rows, const X* cols, int64_t stride, int64_t tiles, S* sums) {
     for (int64_t c = 0; c < tiles; ++c)
@@ -87,7 +87,7 @@ struct HeadTiles {
     multiply(depth, strip, cols, depth, tiles, sums);
   }
 
-  // factor * (rows, D) sums to out, whose rows lie `time` elements apart; nullptr: not wanted.
+  // out <- factor * (rows, D) sums; the rows of out lie `time` elements apart. nullptr: not wanted.
   [[gnu::flatten, gnu::noinline]] void write(int64_t rows, int64_t D, const S* sums, S factor, T* out,
                                              int64_t time, Write write) const {
     if (!out) return;
@@ -103,9 +103,9 @@ struct HeadTiles {
     });
   }
 
-  // Rows of a strip of scores: x[0, kCols), and so on in each tile.
-  // x *= scale for the `seen` keys that the mask leaves; the others get -infinity, so their weights will be
-  // 0. Returns the maximum of all x and `most`.
+  // The next functions take a row of a strip of scores: x[0, kCols) in each of its tiles.
+  // x *= scale for the `seen` keys that the mask does not hide; the others get -infinity, so their weights
+  // will be 0. Returns the maximum of all x and `most`.
   [[gnu::flatten, gnu::noinline]] static S scale_max(S* x, int64_t tiles, int64_t seen, S scale, S most) {
     S lanes[kCols];
     std::fill_n(lanes, kCols, most);
@@ -136,12 +136,12 @@ struct HeadTiles {
     for (int64_t c = seen / kCols; c < tiles; ++c)
       std::fill(x + c * kTile + std::max<int64_t>(seen - c * kCols, 0), x + c * kTile + kCols, S(0));
   }
-  // x, tile beside tile, and zeros up to column `end`.
+  // Copies x to consecutive columns, and zeros up to column `end`.
   static void copy(const S* x, int64_t tiles, int64_t end, S* to) {
     for (int64_t c = 0; c < tiles; ++c) std::copy_n(x + c * kTile, kCols, to + c * kCols);
     if (tiles * kCols < end) std::fill(to + tiles * kCols, to + end, S(0));
   }
-  // The weights of query t to keys [j0, j0 + seen) times their dropout factors.
+  // Multiplies the weights of query t to keys [j0, j0 + seen) by their dropout factors.
   static void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j0,
                    int64_t seen, S* x) {
     if (s.dropout > 0)

@@ -28,7 +28,7 @@ template <class T>
   A max = -INFINITY;
 #pragma omp simd reduction(max : max)
   for (int64_t e = 0; e < E; ++e) max = load(x, e) > max ? load(x, e) : max;
-  const A shift = max == -INFINITY ? A(0) : max;  // -inf - -inf would not be a number
+  const A shift = max == -INFINITY ? A(0) : max;  // -inf - -inf would be NaN
   // BEGIN SOLUTION 21.3
   A sum = 0, share = 0;
 #pragma omp simd reduction(+ : sum, share)
@@ -53,7 +53,7 @@ void balance_loss_fwd(const Ctx& ctx, const ExpertShape& s, CBuf logits, CBuf ex
     for_rows({s.tokens(), s.E}, [&](int64_t t) {
       of_token[t] = balance_of(s.E, logits.as<T>() + t * s.E, shares + t / s.T * s.E).share;
     });
-    double sum = 0;  // in the order of the tokens, and in fp64, as cross_entropy's
+    double sum = 0;  // in the order of the tokens, and in fp64, as for cross_entropy
     for (int64_t t = 0; t < s.tokens(); ++t) sum += double(of_token[t]);
     const double by = count.p ? double(count.as<A>()[0]) : double(s.tokens());
     const A value = s.tokens() == 0 ? A(0) : A(double(alpha) * double(s.E) / by * sum);

@@ -1,4 +1,4 @@
-// y = x + b; without x, y = b: so linear() begins, and adds its product (src/ops/linear.cpp).
+// y = x + b; without x, y = b. linear() begins with that, then adds its product (src/ops/linear.cpp).
 #include "kernels/cpu/io.h"
 
 namespace gradus::cpu {
@@ -22,7 +22,7 @@ void bias_fwd(const Ctx&, RowShape s, CBuf x, CBuf b, Out y) {
   });
 }
 
-// Partition p of the rows sums into partial[p][cols] (scratch), then the partitions are summed in order.
+// partial[p][cols] (scratch) <- the sum over partition p of the rows; then the partitions are added in order.
 void bias_bwd(const Ctx& ctx, RowShape s, CBuf dy, Out db) {
   if (!db.wanted()) return;
   check_t_or_fp32("bias_bwd", dy.t, {{"db", db}});

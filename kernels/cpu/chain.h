@@ -1,5 +1,5 @@
-// What the code of a chain begins with (src/train/chain_code.cpp writes it): the rows of its buffers, and
-// what it computes a row at a time.
+// The code of a chain, which src/train/chain_code.cpp writes, includes this file: the rows of its buffers,
+// and the loops over them.
 #pragma once
 #include "kernels/cpu/gelu.h"
 #include "kernels/cpu/layernorm.h"
@@ -7,7 +7,7 @@
 
 namespace gradus::cpu {
 
-// The k-th sum over the rows of each column: that of partition p, or, behind the last, of all.
+// The k-th sum of each column: over partition p of the rows, or, if p is the number of partitions, over all.
 template <class A>
 A* column_sum(const Ctx& ctx, RowShape s, int k, int64_t p) {
   return static_cast<A*>(ctx.scratch) + (k * (cost::partitions(s.rows) + 1) + p) * s.cols;
@@ -19,8 +19,8 @@ void write_column_sum(const Ctx& ctx, RowShape s, int k, void* y) {
   copy_row<W>(s.cols, column_sum<A>(ctx, s, k, P), static_cast<Y*>(y));
 }
 
-// A row of the chain's buffers: `cols` elements, from element `first` of all on. A chain of elements
-// alone has one row, of which each thread has a part.
+// A row of the chain's buffers: `cols` elements, from element `first` of all on. A chain that is only
+// element-wise has one row; each thread takes a part of it.
 struct ChainRow {
   const Ctx& ctx;
   const KernelChain& chain;
@@ -39,7 +39,7 @@ struct ChainRow {
   A* sum(int k) const {
     return column_sum<A>(ctx, s, k, partition);
   }
-  // Dropout's words of the row's elements [at, at + n), n <= kChunk, for the chain's call i.
+  // Dropout's random bits for the row's elements [at, at + n), n <= kChunk, in the chain's call i.
   void random_words(int i, int64_t at, int64_t n, uint32_t* to) const {
     const RandomKey& key = chain.key[i];
     const int64_t element = first + at, per_sample = chain.per_sample[i];
@@ -49,7 +49,7 @@ struct ChainRow {
   }
 };
 
-// Calls f(row) for all rows of a chain that has so many sums of columns.
+// Calls f(row) for all rows of a chain that has `sums` sums of columns.
 template <class A, class F>
 void run_rows(const Ctx& ctx, RowShape s, const KernelChain& chain, int sums, F f) {
   for_partitions(s, [&](int64_t p, int64_t begin, int64_t end) {
@@ -57,7 +57,7 @@ void run_rows(const Ctx& ctx, RowShape s, const KernelChain& chain, int sums, F 
     for (int64_t r = begin; r < end; ++r) f(ChainRow{ctx, chain, s, p, r, r * s.cols, s.cols});
   });
 }
-// Of a chain whose elements need no rows: f of each thread's part.
+// For a chain that is only element-wise: calls f for each thread's part.
 template <class F>
 void run_elements(const Ctx& ctx, RowShape s, const KernelChain& chain, F f) {
   parallel_for(s.cols, kGrain, [&](int64_t begin, int64_t end) {

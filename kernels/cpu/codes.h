@@ -1,13 +1,13 @@
-// Codes of elements that share a scale, a byte each, and the elements again (of codes of 4 bits:
-// values_packed in quantize.cpp).
+// Codes of elements that share a scale, one per byte, and the dequantized elements (values_packed in
+// quantize.cpp does that for 4-bit codes).
 #pragma once
 #include "kernels/cpu/lookup.h"
 
 namespace gradus::cpu {
 
-constexpr int64_t kChunkOfCodes = 4096;  // elements that a call below takes at most
+constexpr int64_t kChunkOfCodes = 4096;  // the most elements of a call below
 
-// Asks memory for n numbers before they are needed: the processor by itself looks no further than a page.
+// Prefetches n numbers: by itself the processor prefetches only up to the end of a page.
 template <bool kToWrite = false>
 void fetch(int64_t n, const float* x) {
   for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i, kToWrite);
@@ -36,7 +36,7 @@ void fetch(int64_t n, const float* x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) codes[i] = uint8_t(codes[i] + (place(x[i]) > boundary[i]));
 }
-// Of 16 values at most: in the ascending order, as many come before it as there are boundaries below.
+// For at most 16 values: the place of the nearest value in ascending order is the number of boundaries below.
 [[gnu::flatten, gnu::noinline]] inline void count_boundaries(int64_t n, const float* x, Normalize place,
                                                              std::array<float, 15> boundary, uint8_t* codes) {
 #pragma omp simd
@@ -60,7 +60,7 @@ struct Coder {
   const Codebook& codebook;
   Table value, boundary;
 
-  // codes[i] = nearest_code(codebook, place(x[i])), of n elements, kChunkOfCodes at most.
+  // codes[i] = nearest_code(codebook, place(x[i])), for n elements, at most kChunkOfCodes.
   void encode(int64_t n, const float* x, Normalize place, uint8_t* codes) const {
     if (codebook.step > 0)
       return codes_evenly(n, x, place, codebook.per_step, codebook.zero, float(codebook.count - 1), codes);

@@ -2,7 +2,7 @@
 
 namespace gradus::cpu {
 
-// Checks all targets; returns how many count here.
+// Checks all targets; returns how many of them count in this call.
 static int64_t targets_here(RowShape s, CBuf targets, bool may_be_elsewhere) {
   int64_t here = 0;
   for (int64_t r = 0; r < s.rows; ++r) {
@@ -14,7 +14,7 @@ static int64_t targets_here(RowShape s, CBuf targets, bool may_be_elsewhere) {
   }
   return here;
 }
-// What the sum of the losses is divided by: `count`, or, if it is nullptr, the targets here that count.
+// The divisor of the sum of losses: `count`, or, if that is nullptr, the targets that count in this call.
 template <class A>
 static A count_of(RowShape s, CBuf targets, CBuf count) {
   const int64_t here = targets_here(s, targets, count.p != nullptr);
@@ -45,7 +45,7 @@ void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, CB
       if (lse.wanted()) visit_write(lse.w, [&]<Write W>() { store<W>(lse.as<A>(), r, value); });
     });
     if (!loss.wanted()) return;
-    double sum = 0;  // in the order of the rows, and in fp64: there may be millions
+    double sum = 0;  // in the order of the rows, and in fp64: there may be millions of rows
     for (int64_t r = 0; r < s.rows; ++r) sum += double(row_loss[r]);
     visit_write(loss.w, [&]<Write W>() { store<W>(loss.as<A>(), 0, A(sum / double(total_count))); });
   });
@@ -56,7 +56,7 @@ template <class T>
                                                                   int32_t target, int64_t cols, T* row) {
   using A = acc_t<T>;
   if (target == -1) return (void)std::fill_n(row, cols, T(A(0)));
-  // Before the loop, which writes over the row.
+  // Computed before the loop, which overwrites the row.
   const A at_target = target < 0 ? A(0) : factor * (vexp(load(row, target) - lse) - A(1));
 #pragma omp simd
   for (int64_t c = 0; c < cols; ++c) row[c] = T(factor * vexp(load(row, c) - lse));

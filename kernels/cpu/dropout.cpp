@@ -14,7 +14,7 @@ template <Write W, class T>
 
 void dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomKey key) {
   check_dropout(x, y, p);
-  const int64_t pieces = (s.cols + 4 * kBlocks - 1) / (4 * kBlocks);  // of a sample
+  const int64_t pieces = (s.cols + 4 * kBlocks - 1) / (4 * kBlocks);  // per sample
   const int64_t step = key.step_in(*ctx.scalars);
   visit_out("dropout", y, [&]<class T, Write W>() {
     parallel_for(s.rows * pieces, kGrain / (16 * kBlocks), [&](int64_t begin, int64_t end) {

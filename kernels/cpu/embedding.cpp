@@ -25,8 +25,8 @@ void embedding_fwd(const Ctx&, RowShape s, int64_t vocab, CBuf table, CBuf ids, 
   });
 }
 
-// The columns [at, at + n) of the table's gradient. An id may occur many times: its sum is finished before it
-// is written, once, so that Add rounds once. `order` lists the rows sorted by (id, row). n <= kChunk.
+// Computes columns [at, at + n) of the table's gradient. An id may occur many times; its complete sum is
+// written once, so that Add rounds once. `order` lists the rows sorted by (id, row). n <= kChunk.
 template <class T>
 static void gather_columns(RowShape s, const int32_t* ids, const int64_t* order, int64_t at, int64_t n,
                            const T* dy, Out dtable) {
@@ -40,7 +40,7 @@ static void gather_columns(RowShape s, const int32_t* ids, const int64_t* order,
   }
 }
 
-// Threads share out columns, not ids, because some ids are far more frequent than others.
+// The threads share the columns, not the ids, because some ids are far more frequent than others.
 void embedding_bwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf ids, CBuf dy, Out dtable) {
   check_embedding_bwd(ids, dy, dtable);
   check_ids(s, vocab, ids);

@@ -10,7 +10,7 @@ static void check_slots(const char* op, const ExpertShape& s, CBuf slots) {
   }
 }
 
-// Insertion sort of the largest logits so far; most logits are smaller than all of them.
+// Insertion sort of the largest logits so far; most of the other logits are smaller than all of these.
 template <class T>
 static void choose(const ExpertShape& s, const T* logits, int32_t* experts) {
   const auto larger = [](acc_t<T> a, acc_t<T> b) { return a > b || (a != a && b == b); };
@@ -128,7 +128,7 @@ template <class T>
   return sum;
 }
 
-// The token's choice that has this place, as an index of slots and weights.
+// The token's choice that has this place, as an index into slots and weights.
 static int64_t choice_at(const ExpertShape& s, CBuf slots, int64_t place, int32_t token) {
   constexpr const char* op = "combine_experts_bwd";
   check(token >= 0 && token < s.tokens(), op, ": place ", place, " has token ", token, " of ", s.tokens());

@@ -29,7 +29,7 @@ template <class T>
   for (int64_t c = 0; c < cols; ++c) dx[c] = kGeluBwd(load(x, c) + load(b, c), load(dy, c));
 }
 
-// As bias_bwd: partitions of the rows, then their sum in order.
+// As in bias_bwd: sums over partitions of the rows, which are then added in order.
 void bias_gelu_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf b, CBuf dy, Out dx, Out db) {
   constexpr const char* op = "bias_gelu_bwd";
   check_bias_gelu_bwd(x, b, dy, dx, db);

@@ -1,4 +1,4 @@
-// The two forms of gelu and their slopes, in numbers of the accumulation type.
+// The two forms of gelu and their slopes, in the accumulation type.
 #pragma once
 #include "kernels/cpu/vmath.h"
 
@@ -9,7 +9,7 @@ namespace gradus::cpu {
 // and one division.
 constexpr double kScale = 0.7978845608028654, kCubic = 0.044715;  // sqrt(2/pi), and the paper's constant
 
-// e^(-2u), so that s = 1 / (1 + it).
+// e^(-2u), so s = 1 / (1 + gelu_exp(x)).
 template <class A>
 A gelu_exp(A x) {
   return vexp(x * mul_add(x * x, A(-2 * kScale * kCubic), A(-2 * kScale)));

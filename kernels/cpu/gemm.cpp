@@ -7,19 +7,18 @@ namespace gradus::cpu {
 
 namespace {
 
-// A block of K, in words: a panel of B of this depth stays in L2 while panels of A pass by. 2048 floats; half
-// as many for AMX, whose panels of A are larger.
+// The depth of a block of K, in words. A panel of B of this depth stays in L2 while panels of A are
+// multiplied with it. 2048 floats; half as many for AMX, whose panels of A are larger.
 template <class W>
 constexpr int64_t kDepth = (Tile<W>::kMatrices ? 4096 : 8192) / int64_t(sizeof(W));
-// Words of K after which the next panel of A is taken: for AMX so many of B's panel that they stay in L1.
+// Words of K after which the next panel of A is taken: for AMX, these words of B's panel stay in L1.
 template <class W>
 constexpr int64_t kPass = Tile<W>::kMatrices ? 128 : kDepth<W>;
 constexpr int64_t kChunkPanels = 4;  // panels of A that one thread packs and multiplies at a time
 template <class W>
 constexpr int64_t kChunkRows = kChunkPanels* Tile<W>::kRows;
 
-// Writes the valid part of a tile to C, or first adds it to what earlier blocks of K gave (`partial`, dense
-// tiles).
+// Writes the valid part of a tile of finished sums to C.
 template <class S, class TC>
 void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S alpha, Write write) {
   constexpr int kCols = Tile<S>::kCols;  // words have the size of sums
@@ -29,8 +28,8 @@ void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S
   });
 }
 
-// How the workspace is cut: half for a block of B, a quarter for partial sums, a quarter for the threads'
-// rows of A.
+// The parts of the workspace: half for a block of B, a quarter for partial sums (dense tiles), a quarter for
+// the threads' rows of A.
 template <class W>
 struct Buffers {
   using Sum = typename Word<W>::Sum;
@@ -38,7 +37,7 @@ struct Buffers {
   static constexpr int kCols = Tile<W>::kCols;
   W *a, *b;
   Sum* partial;
-  int64_t depth, cols, rows, threads;  // of a block of B; of the partial sums; who can have rows of A
+  int64_t depth, cols, rows, threads;  // of a block of B; of the partial sums; that have rows of A
 
   Buffers(void* workspace, int64_t bytes, int64_t words) {
     const int64_t quarter = bytes / 4 / int64_t(sizeof(W)) / 64 * 64;
@@ -52,12 +51,12 @@ struct Buffers {
   }
 };
 
-// A block of K: `numbers` of it from k0 on, which are so many words.
+// A block of K: `numbers` numbers from k0 on, in `words` words.
 struct Depth {
   int64_t k0, numbers, words;
 };
 
-// Rows [i0, i0 + rows) times the packed block of B (`cols` columns from j0).
+// Multiplies rows [i0, i0 + rows) with the packed block of B (`cols` columns from j0).
 template <class W, class TA, class TB, class TC>
 void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
                     Depth d, const W* b, W* a, typename Word<W>::Sum* partial) {
@@ -71,7 +70,7 @@ void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, 
   alignas(64) Sum tiles[kChunkPanels][kRows * kCols];
   for (int64_t j = 0; j < cols; j += kCols) {
     for (int64_t i = 0; i < rows; i += kRows) std::fill_n(tiles[i / kRows], kRows * kCols, Sum(0));
-    if (last)  // C comes while the tiles are multiplied
+    if (last)  // prefetches C while the tiles are multiplied
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t e = 0; e < kCols; e += 64 / int64_t(sizeof(TC)))
           __builtin_prefetch(p.c + (i0 + i) * p.ldc + j0 + j + e, 1);
@@ -97,7 +96,7 @@ void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, 
 
 template <class S>
 int64_t gemm_bytes(int64_t K) {
-  const auto words = [&]<class W>(W) {  // of a thread's rows of A
+  const auto words = [&]<class W>(W) {  // in a thread's rows of A
     return kChunkRows<W> * std::clamp<int64_t>(words_of<W>(K), 1, kDepth<W>);
   };
   return 4 * round_up(std::max(words(S()), words(Bf16Pair())), 64) * int64_t(sizeof(S));
@@ -119,7 +118,7 @@ void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
   {
     const int64_t me = team > 1 ? thread_index() : 0;
     W* a = buffers.a + me * (kChunkRows<W> * buffers.depth);
-    const int64_t most_rows = words > kDepth<W> ? buffers.rows : p.M;  // only several blocks of K need sums
+    const int64_t most_rows = words > kDepth<W> ? buffers.rows : p.M;  // one block of K needs no sums
     for (int64_t i0 = 0; i0 < p.M; i0 += most_rows)
       for (int64_t j0 = 0; j0 < p.N; j0 += buffers.cols)
         for (int64_t k0 = 0; k0 < words * kNumbers; k0 += kDepth<W> * kNumbers) {
@@ -128,8 +127,8 @@ void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
           const int64_t numbers = std::min(kDepth<W> * kNumbers, p.K - k0);
           const Depth d{k0, numbers, words_of<W>(numbers)};
           const int64_t panels = (cols + kCols - 1) / kCols, row_panels = (rows + kRows - 1) / kRows;
-          // As many chunks for each thread, or nearly: the last ones would otherwise keep a single thread
-          // busy.
+          // The same number of chunks for each thread, or nearly: otherwise the last ones would keep a single
+          // thread busy.
           const int64_t chunks = round_up((row_panels + kChunkPanels - 1) / kChunkPanels, team);
 #pragma omp for schedule(static)
           for (int64_t q = 0; q < panels; ++q)

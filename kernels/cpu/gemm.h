@@ -1,10 +1,10 @@
 // The hand-written matrix product (lesson 01): packed panels and a register tile, after Goto & van de Geijn
 // 2008, "Anatomy of high-performance matrix multiplication".
 //
-// C[M,N] (+)= alpha op(A) op(B) is cut into tiles of kRows x kVectors vectors that stay in registers while K
-// runs. Before that, A and B are copied ("packed") into panels in exactly the order in which the tile reads
-// them, converted to the type of the arithmetic (fp32, or fp64 for fp64), and padded with zeros; so one inner
-// loop serves every transposition, stride, size and dtype.
+// C[M,N] (+)= alpha op(A) op(B) is divided into tiles of kRows x kVectors vectors that stay in registers in
+// the loop over K. Before that, A and B are copied ("packed") into panels in exactly the order in which the
+// tile reads them, converted to the type of the arithmetic (fp32, or fp64 for fp64), and padded with zeros;
+// so one inner loop serves every transposition, stride, size and dtype.
 //
 // Each element of C is a sum over K in blocks of kDepth, in an order that depends on K alone: not on M, N,
 // the batch or the number of threads. With Write::Add the finished sum is added to C, as the contract asks.
@@ -13,7 +13,7 @@
 
 namespace gradus::cpu {
 
-// One product without batches, on the threads of the team (on this thread, within a parallel region).
+// One product without batches, on all threads (but in a parallel region, on the calling thread only).
 // TA, TB, TC: the types of A, B and C. Strides are in elements: element (i, k) of op(A) is at a[i * a_row + k
 // * a_col], element (k, j) of op(B) at b[k * b_row + j * b_col], and (i, j) of C at c[i * ldc + j].
 template <class TA, class TB, class TC>
@@ -28,7 +28,7 @@ struct GemmProblem {
   float alpha = 1;
   Write write = Write::Set;
 };
-// `workspace` is for the packed panels: `bytes` of it, at least gemm_bytes<S>(K); more makes larger blocks.
+// `workspace`, for the packed panels, has `bytes` bytes, at least gemm_bytes<S>(K); more give larger blocks.
 // S, the type of the arithmetic, is double if all types are, else float.
 template <class TA, class TB, class TC>
 void gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes);

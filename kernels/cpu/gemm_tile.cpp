@@ -1,6 +1,6 @@
-// Compiled with -ffp-contract=fast, alone of all files (Makefile): a product and the sum it goes to are one
-// instruction, rounded once. Everywhere else they are rounded one after the other, as the contract of
-// Write::Add needs.
+// The only file that is compiled with -ffp-contract=fast (Makefile): a multiplication and the addition of its
+// result become one instruction, which rounds once. In all other files both round, as the contract of
+// Write::Add requires.
 #include "kernels/cpu/gemm_tile.h"
 
 #include <bit>
@@ -45,9 +45,9 @@ template void multiply_tile(int64_t, const float*, const float*, float*);
 template void multiply_tile(int64_t, const double*, const double*, double*);
 
 #if defined(__AMX_BF16__)
-// Registers that are matrices of 16 rows of 64 bytes: 0 to 3 are sums, 4 and 5 of A, 6 and 7 of B.
+// The registers are matrices of 16 rows of 64 bytes: 0 to 3 have sums, 4 and 5 have A, 6 and 7 have B.
 constexpr int kSide = 16, kRowBytes = 64;
-struct alignas(64) Shapes {  // as the instruction reads them
+struct alignas(64) Shapes {  // in the format of _tile_loadconfig
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};
   uint8_t rows[16] = {};
@@ -66,7 +66,7 @@ TileRegisters<Bf16Pair>::TileRegisters() {
 }
 TileRegisters<Bf16Pair>::~TileRegisters() { _tile_release(); }
 
-// The same with pairs, 16 x 16 words of both at a time. Subnormal numbers are taken for 0.
+// multiply_tile for pairs, 16 x 16 words of A and of B at a time. Subnormal numbers count as 0.
 template <>
 void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
                    float* __restrict sums) {
@@ -94,8 +94,8 @@ void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __re
   _tile_stored(3, below + kSide, kLine);
 }
 #elif defined(__AVX512BF16__)
-// The same with pairs: sum += a.first * b.first + a.second * b.second, for 16 columns at a time. The
-// instruction takes subnormal numbers for 0.
+// multiply_tile for pairs: sum += a.first * b.first + a.second * b.second, for 16 columns at a time.
+// Subnormal numbers count as 0.
 template <>
 void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
                    float* __restrict sums) {

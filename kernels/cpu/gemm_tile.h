@@ -1,4 +1,4 @@
-// The innermost part of the matrix product: a tile of C that stays in registers while K runs.
+// The innermost part of the matrix product: a tile of C that stays in registers in the loop over K.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -14,8 +14,8 @@ constexpr int kVectorBytes = 32, kRows = 6;  // 12 of 16
 #else
 constexpr int kVectorBytes = 16, kRows = 6;
 #endif
-// What multiplies bf16 numbers, two by two: an instruction for vectors (AVX-512-BF16), or one for matrices of
-// 16 rows of 16 pairs (AMX).
+// The instruction that multiplies pairs of bf16 numbers: for vectors (AVX-512-BF16), or for matrices of 16
+// rows of 16 pairs (AMX).
 enum class PairUnit : uint8_t { None, Vectors, Matrices };
 #if defined(__AMX_BF16__)
 constexpr PairUnit kPairUnit = PairUnit::Matrices;
@@ -27,9 +27,9 @@ constexpr PairUnit kPairUnit = PairUnit::None;
 constexpr bool kHasPairs = kPairUnit != PairUnit::None;
 constexpr int kVectors = 2;  // the tile is kRows x (kVectors vectors)
 
-// Panels of A and B are made of words, W: a number (float, double), or two bf16 numbers that follow each
-// other along K, for processors with an instruction that adds both products to a sum. A panel is ordered by
-// k, and then by row or column; but for AMX a panel of A by each kDeep of k, then by row, then by k.
+// Panels of A and B consist of words. A word, W, is a number (float, double), or two bf16 numbers that are
+// adjacent along K, for processors with an instruction that adds both products to a sum. A panel is ordered
+// by k, then by row or column; but for AMX, a panel of A by groups of kDeep of k, then by row, then by k.
 struct Bf16Pair {
   bf16 first, second;
 };
@@ -50,10 +50,10 @@ struct Tile {
   static constexpr bool kMatrices = std::is_same_v<W, Bf16Pair> && kPairUnit == PairUnit::Matrices;
   static constexpr int kLanes = kVectorBytes / int(sizeof(W)), kCols = kVectors * kLanes;
   static constexpr int kRows = kMatrices ? 32 : cpu::kRows;
-  static constexpr int kDeep = kMatrices ? 16 : 1;  // panels have a multiple of so many words of K
+  static constexpr int kDeep = kMatrices ? 16 : 1;  // panels have a multiple of this many words of K
 };
 
-// As long as a thread has one of these it may call multiply_tile: AMX's registers are to be set up.
+// A thread may call multiply_tile while it has one of these, because AMX's registers must be set up.
 template <class W>
 struct TileRegisters {
   TileRegisters() {}
@@ -66,8 +66,8 @@ struct TileRegisters<Bf16Pair> {
 };
 #endif
 
-// sums[kRows][kCols] += sum over k < K words of the outer product of a panel of A (kRows words a step) and of
-// B (kCols a step). The sum over k begins at 0 and is added once, so sums over many tiles of K err less.
+// sums[kRows][kCols] += sum over k < K words of the outer product of a panel of A (kRows words per step) and
+// of B (kCols per step). The sum over k begins at 0 and is added once, which reduces the error of long sums.
 template <class W>
 void multiply_tile(int64_t K, const W* a, const W* b, typename Word<W>::Sum* sums);
 

@@ -10,8 +10,8 @@ template <class T>
   return sum;
 }
 
-// Sum of squares of one gradient, in fp64 (squares of fp32 would overflow from 2^64 on), from a fixed number
-// of pieces added in order.
+// The sum of squares of one gradient, in fp64 (fp32 squares overflow from 2^64 on): the sums of a fixed
+// number of pieces, added in order.
 template <class T>
 static double gradient_squares(int64_t n, const T* g) {
   constexpr int64_t kPieces = 64;

@@ -1,9 +1,9 @@
-// What every CPU kernel shares: reading and writing elements in the accumulation type, dispatch on dtype and
-// Write, checks of dtypes, rows and elements on all threads.
+// Shared by all CPU kernels: reading and writing elements in the accumulation type, dispatch on dtype and
+// Write, checks of dtypes, and loops over rows and elements on all threads.
 //
-// Loops live in functions of their own, marked [[gnu::flatten, gnu::noinline]] and given their data by value:
-// flatten inlines everything they call (a loop that calls is not vectorized, and in large functions compilers
-// stop inlining), noinline keeps one copy that all threads run.
+// Each loop is in its own function, which is marked [[gnu::flatten, gnu::noinline]] and takes its data by
+// value. flatten inlines everything that the loop calls (a loop with calls is not vectorized, and in large
+// functions compilers stop inlining); noinline keeps one copy that all threads run.
 #pragma once
 #include <utility>
 
@@ -51,8 +51,8 @@ void write(const char* op, int64_t n, const A* from, Out y, int64_t at) {
   visit_out(op, y, [&]<class T, Write W>() { copy_row<W>(n, from, y.as<T>() + at); });
 }
 
-// The elements x[at, at + n) as numbers of type A: where they lie if x is of that type, else converted to
-// `stage`. For kernels that mix dtypes; together with write_back, also for those that update in place.
+// The elements x[at, at + n) as numbers of type A: in x itself if x has that type, else converted into
+// `stage`. For kernels that mix dtypes; together with write_back, also for kernels that update in place.
 template <class A, class T>
 [[gnu::flatten, gnu::noinline]] void read_chunk(int64_t n, const T* from, A* to) {
 #pragma omp simd
@@ -94,7 +94,7 @@ void map_as(int64_t n, Out y, F f, const X*... x) {
                  [&](int64_t begin, int64_t end) { map_piece<W>(begin, end, y.as<T>(), f, x...); });
   });
 }
-// Where all have the dtype of y.
+// For inputs that all have the dtype of y.
 template <class F, size_t N>
 void map(const char* op, int64_t n, Out y, const NamedBuffer (&x)[N], F f) {
   for (const NamedBuffer& input : x) check_dtype(op, y.t, {input});
@@ -111,7 +111,7 @@ template <class T>
   for (int64_t c = 0; c < cols; ++c) sum[c] += load(row, c);
 }
 
-// f(row) for every row, on all threads.
+// Calls f(row) for every row, on all threads.
 template <class F>
 void for_rows(RowShape s, F f) {
   parallel_for(s.rows, kGrain / std::max<int64_t>(s.cols, 1) + 1, [&](int64_t begin, int64_t end) {
@@ -119,9 +119,9 @@ void for_rows(RowShape s, F f) {
   });
 }
 
-// f(p, first row, last row + 1) for each of the fixed partitions of the rows, on all threads. What depends on
-// the order of a sum is summed within a partition, then over the partitions in order: the same for any number
-// of threads.
+// Calls f(p, first row, last row + 1) for each of the fixed partitions of the rows, on all threads. Sums over
+// rows are computed within each partition, then over the partitions in order, so they are the same for any
+// number of threads.
 template <class F>
 void for_partitions(RowShape s, F f) {
   const int64_t P = cost::partitions(s.rows);

@@ -2,7 +2,7 @@
 
 namespace gradus::cpu {
 
-// row_of(r): row r of what is normalized.
+// row_of(r) returns row r of the input of the norm.
 template <class T, class F>
 static void normalize(RowShape s, F row_of, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
   using A = acc_t<T>;
@@ -28,7 +28,7 @@ void layernorm_fwd(const Ctx&, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y,
   });
 }
 
-// The sum's row is normalized while it is in cache.
+// Each row of the sum is normalized while it is in cache.
 void add_layernorm_fwd(const Ctx&, RowShape s, CBuf a, CBuf b, CBuf gamma, CBuf beta, Out sum, Out y,
                        Out stats, float eps) {
   check_add_layernorm_fwd(a, b, gamma, beta, sum, y, stats);

@@ -1,4 +1,4 @@
-// Layernorm of a row.
+// The layernorm of a row.
 #pragma once
 #include "kernels/cpu/io.h"
 
@@ -9,9 +9,9 @@ struct RowStatistics {
   A mean, rstd;
 };
 
-// Mean and 1/sqrt(var + eps) of a row, in two passes while it is in cache. The second sums the differences to
-// a first mean, so that a large mean does not cancel the variance away, and corrects that mean by what is
-// left of them (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance", eq. 1.7).
+// Mean and 1/sqrt(var + eps) of a row, in two passes while it is in cache. The second sums the differences
+// from a first mean, so that a large mean does not cancel the variance, and corrects the first mean by the
+// mean of these (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance", eq. 1.7).
 template <class T>
 [[gnu::flatten, gnu::noinline]] inline RowStatistics<acc_t<T>> row_statistics(int64_t cols, const T* x,
                                                                               acc_t<T> eps) {
@@ -38,7 +38,7 @@ template <Write W, class T>
     store<W>(y, c, (load(x, c) - s.mean) * s.rstd * load(gamma, c) + load(beta, c));
 }
 
-// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; and dsum, if there is one.
+// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; plus dsum, if it is given.
 template <Write W, class T>
 [[gnu::flatten, gnu::noinline]] inline void layernorm_bwd_row(RowStatistics<acc_t<T>> s, int64_t cols,
                                                               const T* x, const T* gamma, const T* dy,

@@ -1,18 +1,18 @@
-// Numbers looked up by codes. With AVX-512 and its byte permutations an instruction looks up 16 numbers in a
-// table of 16, or the bytes of 64 in one of 128 bytes.
+// Looks up numbers by codes. With AVX-512 and its byte permutations, one instruction looks up 16 numbers in a
+// table of 16 numbers, or 64 bytes in a table of 128 bytes.
 #pragma once
 #include <array>
 
 #include "kernels/cpu/io.h"
 #ifdef __AVX512VBMI__
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 says it of its own header (bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 warns about its own header (bug 105593)
 #include <immintrin.h>
 #endif
 
 namespace gradus::cpu {
 
 #ifdef __AVX512VBMI__
-// y = offset + scale value[code], of n codes, two in a byte; returns of how many: a multiple of 32.
+// y = offset + scale value[code], of n codes, two per byte; returns how many it has done: a multiple of 32.
 inline int64_t look_up_packed(int64_t n, const uint8_t* codes, const float* value, float scale, float offset,
                               float* y) {
   const __m512 table = offset + scale * _mm512_loadu_ps(value);
@@ -23,22 +23,22 @@ inline int64_t look_up_packed(int64_t n, const uint8_t* codes, const float* valu
     const __m512i two =
         _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + i / 2)));
     const __m512 first = _mm512_permutexvar_ps(_mm512_srli_epi32(two, 4), table),
-                 second = _mm512_permutexvar_ps(two, table);  // looks at the lowest four bits
+                 second = _mm512_permutexvar_ps(two, table);  // uses only the lowest four bits
     _mm512_storeu_ps(y + i, _mm512_permutex2var_ps(first, in_turn, second));
     _mm512_storeu_ps(y + i + 16, _mm512_permutex2var_ps(first, in_turn + upper, second));
   }
   return i;
 }
 
-// Interleaving two registers works within each quarter of them, and twice it makes numbers of bytes; the
-// codes are put in such an order that the numbers come in theirs.
+// Interleaving works within each quarter of two registers; doing it twice joins bytes to numbers. With the
+// codes in this order, the numbers come out in the order of the elements.
 constexpr std::array<uint8_t, 64> order_to_interleave() {
   std::array<uint8_t, 64> order{};
   for (int i = 0; i < 64; ++i) order[size_t(i)] = uint8_t(i % 16 / 4 * 16 + i / 16 * 4 + i % 4);
   return order;
 }
 
-struct Table {  // of 256 numbers, by bytes: the lowest ones, and so on
+struct Table {  // of 256 numbers, by bytes: first all lowest bytes, and so on
   explicit Table(const float* number) : number(number) {
     for (int k = 0; k < 4; ++k)
       for (int c = 0; c < 256; ++c) bytes[k][c] = uint8_t(std::bit_cast<uint32_t>(number[c]) >> 8 * k);

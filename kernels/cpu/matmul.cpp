@@ -32,7 +32,7 @@ static void batched(const Ctx& ctx, const MatmulShape& s, const T* a, const T* b
                     w),
          workspace, bytes);
   };
-  // Few or large products: each on all threads. Many: one a thread, with a share of the workspace.
+  // Few products: each one runs on all threads. Many: each thread takes some, with a share of the workspace.
   const int64_t sharers = std::min<int64_t>(thread_count(), 8), share = kWorkspaceBytes / sharers / 64 * 64;
   if (count < 2 * sharers) {
     for (int64_t i = 0; i < count; ++i) product(i, ctx.workspace, kWorkspaceBytes);
@@ -46,8 +46,8 @@ static void batched(const Ctx& ctx, const MatmulShape& s, const T* a, const T* b
 }
 
 // The table's entry is the hand-written product for every dtype. Over the shapes of GPT-2's training step it
-// reached 0.85 to 1.16 of oneDNN 2.6's fp32 speed (2 cores, AVX-512), its Write::Add is exact, and a row's
-// result does not depend on the others; oneDNN promises neither. Lesson 01 compares square ones.
+// reached 0.85 to 1.16 of oneDNN 2.6's fp32 speed (2 cores, AVX-512). Its Write::Add is exact, and a row's
+// result does not depend on other rows; oneDNN promises neither. Lesson 01 compares square products.
 void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
   if (!c.wanted()) return;
   check_matmul(s, a, b, c);

@@ -2,11 +2,11 @@
 
 namespace gradus::cpu {
 
-// d = momentum m + (1 - momentum) g', with d = m for the next momentum; returns the sum of its squares.
+// d = momentum m + (1 - momentum) g'; with d = m this is the next momentum. Returns the sum of d's squares.
 template <class A>
 [[gnu::flatten, gnu::noinline]] static double blend(int64_t n, A clip, A momentum, const A* g, const A* m,
                                                     A* d) {
-  double squares = 0;  // fp32's would overflow from 2^64 on
+  double squares = 0;  // fp32 squares overflow from 2^64 on
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < n; ++i) {
     d[i] = momentum * m[i] + (1 - momentum) * (clip * g[i]);
@@ -21,7 +21,7 @@ template <class A>
   for (int64_t i = 0; i < n; ++i) d[i] /= norm;
 }
 
-// f(at, n, g, m, d) for each chunk of the elements from `begin` to `end`; d is there to be written.
+// Calls f(at, n, g, m, d) for each chunk of the elements from `begin` to `end`; f may write to the array d.
 template <class A, class F>
 static void for_chunks(int64_t begin, int64_t end, CBuf grad, Out m, F f) {
   A stage[3][kChunk];
@@ -32,7 +32,7 @@ static void for_chunks(int64_t begin, int64_t end, CBuf grad, Out m, F f) {
   }
 }
 
-// The momentum, and the sum of the squares of d, from a fixed number of pieces added in order.
+// Updates the momentum; returns the sum of the squares of d: a fixed number of pieces, added in order.
 template <class A>
 static double advance(const Ctx& ctx, int64_t n, CBuf grad, Out m, A momentum) {
   constexpr int64_t kPieces = cost::kNormBlocks;
@@ -44,7 +44,7 @@ static double advance(const Ctx& ctx, int64_t n, CBuf grad, Out m, A momentum) {
                   [&](int64_t at, int64_t count, const A* g, A* kept, A*) {
                     blend(count, clip, momentum, g, kept, kept);
                     write_back("muon_direction", count, kept, m, at);
-                    for_chunks<A>(at, at + count, grad, m,  // as m was rounded
+                    for_chunks<A>(at, at + count, grad, m,  // with the rounded m
                                   [&](int64_t, int64_t, const A* g, const A* kept, A* d) {
                                     squares[p] += blend(count, clip, momentum, g, kept, d);
                                   });

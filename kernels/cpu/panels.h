@@ -9,7 +9,7 @@ namespace gradus::cpu {
 
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// The words that so many numbers of K take in a panel.
+// The number of words that `numbers` numbers of K take in a panel.
 template <class W>
 constexpr int64_t words_of(int64_t numbers) {
   return round_up(numbers, Word<W>::kNumbers * Tile<W>::kDeep) / Word<W>::kNumbers;
@@ -20,8 +20,8 @@ template <class TA, class TB>
 using WordOf = std::conditional_t<kHasPairs && std::is_same_v<TA, bf16> && std::is_same_v<TB, bf16>, Bf16Pair,
                                   acc_t<TA>>;
 
-// panel[k * width + i] = word k of line i, for 4 of both: a transpose in registers. Words have 32 bits; lines
-// are `line` bytes apart.
+// panel[k * width + i] = word k of line i, for 4 words of 4 lines: a transpose in registers. Words have 32
+// bits; lines are `line` bytes apart.
 inline void transpose_4x4(const char* x, int64_t line, int width, float* panel) {
   typedef float Quad __attribute__((vector_size(16), aligned(2), may_alias));
   const auto row = [&](int64_t i) { return *reinterpret_cast<const Quad*>(x + i * line); };
@@ -47,8 +47,8 @@ W word(const T* x, int64_t step) {
 }
 
 // Packs K numbers of each of `count` (<= width) lines of a matrix into a panel of words: panel[k * width + i]
-// is word k of line i; missing lines, and what a last word lacks, are zeros. Number k of line i is at x[i *
-// line + k * step].
+// is word k of line i; missing lines, and missing numbers of the last word, are zeros. Number k of line i is
+// at x[i * line + k * step].
 template <class W, class T>
 void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, int64_t step, W* panel) {
   constexpr int64_t kNumbers = Word<W>::kNumbers;
@@ -60,8 +60,8 @@ void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, i
     if (K % 2 == 1)
       for (int64_t i = 0; i < width; ++i)
         panel[words * width + i] = {i < count ? x[i * line + (K - 1) * step] : T(0), T(0)};
-  // Of a large matrix each step, or each line, is in another page, and no processor foresees it: what will be
-  // packed is asked for in time.
+  // In a large matrix each step, or each line, is in a different page, which no processor predicts; so the
+  // loops prefetch the numbers that they pack next.
   if (line == 1 && count == width) {
     constexpr int64_t kAhead = 16;
     for (int64_t k = 0; k < words; ++k) {
@@ -77,7 +77,7 @@ void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, i
     if (step == 1)
       for (int64_t i = 0; i < width; ++i) __builtin_prefetch(x + (width + i) * line + k0 * kNumbers);
     int64_t i = 0;
-    if constexpr (sizeof(T) * kNumbers == 4 && sizeof(W) == 4)  // a word lies in memory as it is packed
+    if constexpr (sizeof(T) * kNumbers == 4 && sizeof(W) == 4)  // a word has the same bytes in x and panel
       if (step == 1 && k1 - k0 == kBlock)
         for (; i + 4 <= count; i += 4)
           for (int64_t k = k0; k < k1; k += 4)
@@ -90,8 +90,9 @@ void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, i
   }
 }
 
-// For AMX. Of B: word k of line i is at panel[k * width + i], as always; of A, at panel[(k - k % kDeep) *
-// width + i * kDeep + k % kDeep]. Words from the end of K up to a multiple of kDeep are zeros.
+// Also for AMX: in a panel of B, word k of line i is at panel[k * width + i], as always; in a panel of A, at
+// panel[(k - k % kDeep) * width + i * kDeep + k % kDeep]. Words from the end of K up to a multiple of kDeep
+// are zeros.
 template <class W, class T>
 void pack_b(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panel) {
   constexpr int kWidth = Tile<W>::kCols;
@@ -106,7 +107,7 @@ void pack_a(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, i
     pack_panel(K, count, kWidth, x, line, step, panel);
   } else {
     for (; words > 0; words -= kDeep, K -= kNumbers, x += kNumbers * step, panel += kDeep * kWidth) {
-      if (step == 1 && K >= kNumbers && count == kWidth) {  // a line's words lie as they shall
+      if (step == 1 && K >= kNumbers && count == kWidth) {  // a line's words have the panel's order
         for (int64_t i = 0; i < kWidth; ++i)
           std::memcpy(static_cast<void*>(panel + i * kDeep), x + i * line, kDeep * sizeof(W));
         continue;

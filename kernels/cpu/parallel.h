@@ -26,7 +26,7 @@ inline int64_t thread_index() {  // of this thread in the innermost team
 #endif
 }
 
-// An exception must not leave a thread: one is kept, and thrown again by the caller's.
+// An exception must not leave a thread: one is kept, and the caller's thread rethrows it.
 class KeptError {
  public:
   template <class F>
@@ -46,7 +46,7 @@ class KeptError {
   std::exception_ptr error_;
 };
 
-// Calls f(begin, end) over pieces of [0, n), on all threads if n is worth it: at least `grain` items a piece.
+// Calls f(begin, end) for pieces of [0, n), on all threads if n is large: a piece has at least `grain` items.
 // The pieces depend on the number of threads, so f must compute each item independently of its piece.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {

@@ -2,7 +2,7 @@
 
 namespace gradus::cpu {
 
-constexpr int64_t kBlocksTogether = 1024;  // elements of small blocks whose scales come before their codes
+constexpr int64_t kBlocksTogether = 1024;  // elements of small blocks: first all scales, then all codes
 
 [[gnu::flatten, gnu::noinline]] static void include_ends(int64_t n, const float* x, Limits& limits) {
   float least = limits.least, greatest = limits.greatest;
@@ -23,7 +23,7 @@ constexpr int64_t kBlocksTogether = 1024;  // elements of small blocks whose sca
   // END SOLUTION 10.3
 }
 
-// f(at, n) for the chunks of the elements [begin, end), on all threads.
+// Calls f(at, n) for the chunks of the elements [begin, end), on all threads.
 template <class F>
 static void for_chunks(int64_t begin, int64_t end, F f) {
   if (end - begin <= kChunkOfCodes) return f(begin, end - begin);
@@ -32,14 +32,14 @@ static void for_chunks(int64_t begin, int64_t end, F f) {
       f(at, std::min(kChunkOfCodes, end - at));
   });
 }
-// f(block, at, n) for the parts of blocks within a chunk.
+// Calls f(block, at, n) for the parts of blocks within a chunk.
 template <class F>
 static void for_blocks(const QuantShape& s, int64_t at, int64_t n, F f) {
   for (int64_t b = at / s.block, end = at + n; at < end; at = s.end(b++))
     f(b, at, std::min(end, s.end(b)) - at);
 }
 
-// What every part of a call to quantize() shares.
+// The arguments of quantize(), for all parts of the call.
 struct Quantize {
   const QuantShape& s;
   Coder coder;
@@ -51,12 +51,12 @@ struct Quantize {
     if (s.range == Range::ZeroPoint) include_ends(n, x, limits);
   }
   void set_scale(int64_t block, const Limits& limits) const {
-    float& scale = scales.as<float>()[block];  // read if it is given
+    float& scale = scales.as<float>()[block];  // an input with Range::Given
     const Normalize place = normalize_within(limits, s.range, coder.codebook, scale);
     scale = place.scale;
     if (offsets.wanted()) offsets.as<float>()[block] = place.offset;
   }
-  // Of the elements [at, at + n), which lie in `chunk`.
+  // For the elements [at, at + n), which are in `chunk`.
   void find_codes(int64_t at, int64_t n, const float* chunk) const {
     uint8_t unpacked[kChunkOfCodes];
     uint8_t* const to = s.bits == 8 ? codes.as<uint8_t>() + at : unpacked;
@@ -68,7 +68,7 @@ struct Quantize {
     });
     if (s.bits == 4) pack(n, unpacked, codes.as<uint8_t>() + at / 2);
   }
-  // Blocks that lie in one chunk: first their scales, so that several divisions are under way.
+  // Blocks that lie in one chunk: first all scales, so that several divisions are in flight.
   void small_blocks(int64_t first, int64_t last) const {
     float stage[kChunkOfCodes];
     const int64_t at = s.begin(first), n = s.end(last - 1) - at;
@@ -109,7 +109,7 @@ void quantize(const Ctx&, const QuantShape& s, CBuf codebook, CBuf x, Out codes,
     });
 }
 
-// Of codes in halves of bytes.
+// Dequantizes codes that are packed two per byte.
 [[gnu::flatten, gnu::noinline]] static void values_packed(int64_t n, const uint8_t* codes, const float* value,
                                                           float scale, float offset, float* y) {
   for (int64_t i = look_up_packed(n, codes, value, scale, offset, y); i < n; ++i)

@@ -1,4 +1,4 @@
-// Dropout's random words, many at a time.
+// Dropout's random bits, for many elements at a time.
 #pragma once
 #include <algorithm>
 
@@ -7,10 +7,10 @@
 
 namespace gradus::cpu {
 
-constexpr int64_t kBlocks = 64;  // of four elements, drawn together
+constexpr int64_t kBlocks = 64;  // blocks of four elements that are drawn together
 
-// The random words of `count` blocks of one sample. The loop is over blocks, so that vectors of them go
-// through the ten rounds side by side.
+// Draws the words of `count` blocks of one sample. The loop is over blocks, so that compilers vectorize it:
+// several blocks go through the ten rounds together.
 [[gnu::flatten, gnu::noinline]] inline void draw(RandomKey key, int64_t step, int64_t sample, int64_t block,
                                                  int64_t count, uint32_t* words) {
 #pragma omp simd
@@ -20,8 +20,8 @@ constexpr int64_t kBlocks = 64;  // of four elements, drawn together
   }
 }
 
-// f(i, count, words): the words of elements [first + i, first + i + count) of a sample, in stretches that
-// make up n.
+// Calls f(i, count, words) with the words of elements [first + i, first + i + count) of a sample, until all n
+// elements are done.
 template <class F>
 void each_word(RandomKey key, int64_t step, int64_t sample, int64_t first, int64_t n, F f) {
   first += key.first_element;

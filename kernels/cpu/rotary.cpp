@@ -1,9 +1,9 @@
-// The angles are taken in fp64: fp32's t base^(-2i/dims) is off by up to 1e-4 at t = 2048.
+// The angles are computed in fp64: in fp32, t base^(-2i/dims) has an error of up to 1e-4 at t = 2048.
 #include "kernels/cpu/io.h"
 
 namespace gradus::cpu {
 
-// Row t of the table: dims/2 cosines, then as many sines.
+// Row t of the table: dims/2 cosines, then dims/2 sines.
 template <class A>
 static void fill_angles(const RotaryShape& s, A* table) {
   const int64_t h = s.dims / 2;

@@ -1,4 +1,4 @@
-// The sum of exponentials of a row: what softmax and cross-entropy share.
+// The sum of exponentials of a row, for softmax and cross-entropy.
 #pragma once
 #include "kernels/cpu/io.h"
 
@@ -10,8 +10,8 @@ struct ExpSum {
   A shift = -INFINITY, sum = 0;
 };
 
-// The largest of `most` and the row; NaN is passed over. In lanes, because compilers do not reorder a maximum
-// of floats by themselves.
+// The largest of `most` and the row, where NaN is ignored. In lanes, because compilers do not reorder a
+// maximum of floats by themselves.
 template <class T>
 [[gnu::flatten]] inline acc_t<T> max_of(int64_t n, const T* x, acc_t<T> most) {
   using A = acc_t<T>;
@@ -44,9 +44,9 @@ template <class T>
 }
 
 // One pass over memory, a chunk at a time (after Milakov & Gimelshein 2018, "Online normalizer calculation
-// for softmax"). The shift is the first chunk's maximum; it is raised only by a chunk so far above it that
-// its sum is huge, so that most chunks are read once. A NaN reaches the sum; a row of -infinity only has sum
-// 0. exps receives the last chunk's e^(x - shift), which are all of them in a row of at most kExpChunk.
+// for softmax"). The shift is the first chunk's maximum; only a chunk so far above it that its sum is huge
+// raises it, so most chunks are read once. A NaN reaches the sum; a row of only -infinity has sum 0. exps
+// receives e^(x - shift) for the last chunk, which is the whole row if it has at most kExpChunk elements.
 template <class T>
 [[gnu::noinline]] ExpSum<acc_t<T>> exp_sum(int64_t cols, const T* x, acc_t<T>* exps) {
   using A = acc_t<T>;
@@ -55,9 +55,9 @@ template <class T>
   for (int64_t at = 0; at < cols; at += kExpChunk) {
     const int64_t n = std::min(kExpChunk, cols - at);
     A sum = at == 0 ? kHuge : exp_chunk(n, x + at, row.shift, exps);
-    if (!(sum < kHuge)) {  // also if it is not a number
+    if (!(sum < kHuge)) {  // also if it is NaN
       const A max = max_of(n, x + at, row.shift);
-      const A shift = max == -INFINITY ? A(0) : max;  // -inf - -inf would not be a number
+      const A shift = max == -INFINITY ? A(0) : max;  // -inf - -inf would be NaN
       row.sum *= vexp(row.shift - shift);
       row.shift = max;
       sum = exp_chunk(n, x + at, shift, exps);

@@ -1,7 +1,7 @@
 // exp, tanh and erf for kernels: straight-line C++ without branches or calls, so that compilers vectorize
-// loops of them (they vectorize the library's only under fast-math). fp64, used by tests only, goes to the
-// library. Bounds, tested over the whole range: exp, tanh and erf 2 ulp, but exp of less than -86.9 is 0 (it
-// is below 2e-38).
+// loops of them (they vectorize the library's functions only under fast-math). fp64, which only tests use,
+// calls the library. Bounds, tested over the whole range: exp, tanh and erf 2 ulp, but exp(x) is 0 for x
+// below -86.9 (exact: below 2e-38).
 #pragma once
 #include <bit>
 #include <cmath>
@@ -13,7 +13,7 @@ inline double vexp(double x) { return std::exp(x); }
 inline double vtanh(double x) { return std::tanh(x); }
 inline double verf(double x) { return std::erf(x); }
 
-// a b + c: in one instruction (and one rounding) where the machine has it.
+// a b + c: in one instruction (and with one rounding) if the machine has it.
 inline double mul_add(double a, double b, double c) { return a * b + c; }
 inline float mul_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__aarch64__)
@@ -36,8 +36,8 @@ inline float vexp(float x) {
   p = mul_add(p, r, 0.04166655462f);
   p = mul_add(p, r, 0.1666657699f);
   p = mul_add(p, r, 0.5f);
-  // n is in the low bits of `shifted`; moved up to the exponent, over 126, it is 2^(n-1): n may be 128, one
-  // more than an exponent field holds.
+  // n is in the low bits of `shifted`. Moved up to the exponent and added to 126, it gives 2^(n-1); not 2^n,
+  // because n may be 128, one more than an exponent field holds.
   const float half = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + (uint32_t(126) << 23));
   const float half_exp = mul_add(mul_add(p, r * r, r), half, half);
   return x < -86.9f ? 0.0f : half_exp + half_exp;

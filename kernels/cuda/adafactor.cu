@@ -3,8 +3,8 @@
 
 namespace gradus::GRADUS_GPU {
 
-// The update of one matrix; in scratch, behind the partial sums of the columns, what its passes hand on. A
-// vector is a matrix of one row.
+// The update of one matrix. Its passes store their results in scratch, after the partial sums of the columns.
+// A vector is a matrix of one row.
 struct Factored {
   ParamUpdate u;
   RowShape s;
@@ -24,7 +24,7 @@ struct Factored {
     return w;
   }
   __device__ float rate() const { return scalars->learning_rate; }
-  // The state after the update, of a row or column with such a mean of squares.
+  // The new state of a row or column whose squares have this mean.
   __device__ float renewed(float state, float mean) const {
     const float fresh = powf(float(scalars->updates), -args.power);
     return (1.0f - fresh) * state + fresh * (mean + args.eps1);
@@ -67,7 +67,7 @@ struct ColumnSquares {
   }
 };
 
-// One block each. The mean of row_sums over all elements:
+// The next kernels have one block each. The mean of all squares is the sum of row_sums / n.
 static __device__ float mean_square(const Factored& x) {
   float sum = 0;
   for (int64_t r = threadIdx.x; r < x.s.rows; r += kThreads) sum += x.row_sums[r];
@@ -139,7 +139,7 @@ void adafactor(const Ctx& ctx, ParamList list, AdafactorArgs args) {
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_adafactor(u);
-    visit_gpu("adafactor", u.value.t, [&]<class T>() {});  // refuses fp64
+    visit_gpu("adafactor", u.value.t, [&]<class T>() {});  // rejects fp64
     if (u.n > 0) update_one(ctx, u, args);
   }
 }

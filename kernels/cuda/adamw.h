@@ -1,10 +1,10 @@
-// AdamW's arithmetic, of an element.
+// AdamW's arithmetic for one element.
 #pragma once
 #include "kernels/cuda/param_list.h"
 
 namespace gradus::GRADUS_GPU {
 
-// The numbers of one step for one parameter. All threads of a block make it together.
+// The constants of one step for one parameter. All threads of a block must call the constructor.
 struct AdamWStep {
   AdamWArgs args;
   float lr, clip, decay, m_factor, v_factor;
@@ -30,8 +30,8 @@ struct AdamWStep {
   }
 
  private:
-  // 1 / (1 - beta^updates), which undoes that the moments began at 0; in fp64, because the difference
-  // cancels.
+  // 1 / (1 - beta^updates) corrects moments that began at 0; in fp64, because the difference suffers from
+  // cancellation.
   static __device__ float unbias(float beta, int64_t updates) {
     return float(1 / (1 - pow(double(beta), double(updates))));
   }

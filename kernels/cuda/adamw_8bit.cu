@@ -4,7 +4,7 @@ namespace gradus::GRADUS_GPU {
 
 static_assert(kStateBlock == kThreads, "the k-th elements of a group's threads share a scale");
 
-// A thread's elements of a group, dequantized.
+// Dequantizes a thread's elements of a group.
 static __device__ void dequantize_group(const Codebook& codebook, Out codes, Out scales, int64_t first,
                                         int64_t n, float (&r)[kEach]) {
 #pragma unroll
@@ -13,12 +13,12 @@ static __device__ void dequantize_group(const Codebook& codebook, Out codes, Out
     r[k] = i < n ? scales.as<float>()[i / kStateBlock] * codebook.value[codes.as<uint8_t>()[i]] : 0.0f;
   }
 }
-// ... and quantized. All threads of the block call it together.
+// Quantizes these elements. All threads of the block must call it.
 static __device__ void quantize_group(const Codebook& codebook, Out codes, Out scales, int64_t first,
                                       int64_t n, const float (&r)[kEach]) {
   for (int k = 0; k < kEach; ++k) {
     const int64_t i = first + k * kThreads;
-    const float x = fabsf(r[k]), most = block_max(x < INFINITY ? x : INFINITY);  // of NaN, infinity
+    const float x = fabsf(r[k]), most = block_max(x < INFINITY ? x : INFINITY);  // infinity for NaN
     if (i >= n) continue;
     const Normalize place = normalize_by(most);
     if (i % kStateBlock == 0) scales.as<float>()[i / kStateBlock] = place.scale;

@@ -1,13 +1,12 @@
-// What attention_plain and attention_flash share: where a block works, and the dropout of attention weights.
+// Shared by attention_plain and attention_flash: a block's place, and the dropout of attention weights.
 #pragma once
 #include "kernels/cuda/gpu.h"
 #include "kernels/philox.h"
 
 namespace gradus::GRADUS_GPU {
 
-// A block's sample and head, and the rows of that head that are its own: [first, end). `heads` is s.H where a
-// block owns queries, and s.KV where it owns keys. All blocks lie in grid.x, which may be longer than the
-// other two directions.
+// A block's sample and head, and its rows [first, end) of that head. `heads` is s.H if a block owns queries,
+// and s.KV if it owns keys. All blocks are along grid.x, because grid.y and grid.z have lower limits.
 struct Place {
   int64_t b, h, first, end;
   __device__ Place(const AttentionShape& s, int64_t heads, int64_t rows) {
@@ -16,7 +15,7 @@ struct Place {
     first = blockIdx.x % tiles * rows;
     end = first + rows < s.T ? first + rows : s.T;
   }
-  // Where the block's head begins, or a different head of its sample.
+  // The offset of the block's head, or of a different head of its sample.
   __device__ int64_t in(const HeadLayout& l) const { return in(l, h); }
   __device__ int64_t in(const HeadLayout& l, int64_t head) const { return b * l.batch + head * l.head; }
 };
@@ -24,7 +23,7 @@ inline dim3 grid_of(const AttentionShape& s, int64_t heads, int64_t rows) {
   return unsigned(s.B * heads * ((s.T + rows - 1) / rows));
 }
 
-// Where the keys of queries before `end` end, and where the queries of keys from `first` on begin.
+// The end of the keys that queries before `end` see, and the first query that sees keys from `first` on.
 inline __device__ int64_t keys_end(const AttentionShape& s, int64_t end) {
   return s.mask == Mask::Causal ? end : s.T;
 }
@@ -32,18 +31,16 @@ inline __device__ int64_t queries_begin(const AttentionShape& s, int64_t first) 
   return s.mask == Mask::Causal ? first : 0;
 }
 
-// Calls f(t, j, factor) for queries t of [t0, t1) and keys j of [j0, j1), spread over the threads of the
-// block. factor is what dropout multiplies their weight by: 0 or 1/(1-p). Four keys side by side share a
-// draw.
+// Calls f(t, j, factor) for queries t of [t0, t1) and keys j of [j0, j1); the threads of the block share the
+// calls. Dropout multiplies the weight by factor: 0 or 1/(1-p). Four adjacent keys share a draw.
 template <class F>
 __device__ void dropout_factors(const AttentionShape& s, const StepScalars* scalars, int64_t b, int64_t h,
                                 int64_t t0, int64_t t1, int64_t j0, int64_t j1, F f) {
   const float kept = 1.0f / (1.0f - s.dropout);
-  const int64_t draws = (j1 - j0 + 2) / 4 + 1;  // that j1 - j0 keys may need: they may begin within one
+  const int64_t draws = (j1 - j0 + 2) / 4 + 1;  // the most for j1 - j0 keys, which may begin inside a draw
   for (int64_t i = threadIdx.x; i < (t1 - t0) * draws; i += blockDim.x) {
     const int64_t t = t0 + i / draws;
-    const int64_t row =
-        s.key.first_element + (h * s.T + t) * s.T;  // where it begins in the sample's (H, T, T)
+    const int64_t row = s.key.first_element + (h * s.T + t) * s.T;  // its offset in the sample's (H, T, T)
     const int64_t draw = (row + j0) / 4 + i % draws;
     const Philox4 words =
         dropout_words(s.key.seed, s.key.step_in(*scalars), s.key.ordinal, s.key.first_sample + b, draw);

@@ -2,14 +2,14 @@
 
 #ifdef GRADUS_CUDNN
 
-// The front end looks the library's functions up when they are called, so that the program starts without it.
-// Its headers take half a minute to compile: no other file includes them.
+// The front end looks up the library's functions when they are called, so the program starts without the
+// library. The headers take half a minute to compile, so no other file includes them.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
-#define GRADUS_GPU cuda  // compiled by g++, as it has no kernels
+#define GRADUS_GPU cuda  // g++ compiles this file, because it has no kernels
 #include "kernels/cuda/library.h"
 
 namespace cudnn_frontend {
@@ -24,8 +24,8 @@ namespace {
 
 enum Id : int64_t { kQ, kK, kV, kY, kLse, kDy, kDq, kDk, kDv };
 
-// The graph of scaled dot-product attention. The log-sum-exps are ours: of the scaled scores, natural, (B, H,
-// T).
+// The graph of scaled dot-product attention. Its log-sum-exps are those of entries.inc: natural logarithms,
+// of the scaled scores, (B, H, T).
 std::shared_ptr<fe::graph::Graph> graph_of(const AttentionShape& s, DType t, bool backward, int sm) {
   using Dims = std::vector<int64_t>;
   const auto graph = std::make_shared<fe::graph::Graph>();
@@ -80,18 +80,18 @@ int compute_capability() {
   return 10 * major + minor;
 }
 
-// How cuDNN computes an attention: the graph of a part, as many samples, or heads of one sample, as find room
-// in the device's workspace. No graph: it cannot.
+// How cuDNN computes an attention: the graph of a part, which has as many samples, or heads of one sample, as
+// the device's workspace has room for. No graph: cuDNN cannot compute it.
 struct Plan {
   bool backward;
   DType t;
   AttentionShape s, part = s;
   std::shared_ptr<fe::graph::Graph> graph = nullptr;
 };
-struct Handle {  // of a GPU and a thread
+struct Handle {  // one per GPU and thread
   cudnnHandle_t cudnn = nullptr;
   int sm = compute_capability();
-  std::vector<Plan> plans;  // that were made
+  std::vector<Plan> plans;
 };
 
 int64_t largest_divisor_below(int64_t n) {  // 0 for n = 1
@@ -100,7 +100,7 @@ int64_t largest_divisor_below(int64_t n) {  // 0 for n = 1
   return d;
 }
 
-// The front end throws where it does not find a library or a function.
+// The front end throws if it does not find a library or a function.
 void make(Plan& plan, Handle& handle) try {
   if (!handle.cudnn && fe::detail::create_handle(&handle.cudnn) != CUDNN_STATUS_SUCCESS) return;
   for (AttentionShape& part = plan.part; part.KV > 0;) {
@@ -128,7 +128,7 @@ const Plan& plan_of(Handle& handle, AttentionShape s, DType t, bool backward) {
   return plan;
 }
 
-// `operands` in the order of Id.
+// `operands` are in the order of Id.
 bool run(const Ctx& ctx, const AttentionShape& s, DType t, bool backward,
          const std::vector<const void*>& operands) {
   bool can = cudnn_takes(s, t, backward) && cudnn_problem().empty();
@@ -138,7 +138,7 @@ bool run(const Ctx& ctx, const AttentionShape& s, DType t, bool backward,
   const Plan& plan = plan_of(handle, s, t, backward);
   if (!plan.graph) return false;
   check(fe::detail::set_stream(handle.cudnn, static_cast<cudaStream_t>(ctx.stream)) == CUDNN_STATUS_SUCCESS,
-        "attention: cuDNN could not take the device's stream");
+        "attention: cuDNN could not use the device's stream");
   const HeadLayout lse{.batch = s.H * s.T, .head = s.T, .time = 1};
   for (int64_t b = 0; b < s.B; b += plan.part.B)
     for (int64_t kv = 0; kv < s.KV; kv += plan.part.KV) {
@@ -164,7 +164,7 @@ bool cudnn_takes(const AttentionShape& s, DType t, bool backward) {
   bool takes = (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.D <= 128 && s.B * s.H * s.T > 0;
   for (const int64_t n : {s.D, s.qkv.batch, s.qkv.head, s.qkv.time, s.y.batch, s.y.head, s.y.time})
     takes &= n % 8 == 0;
-  // For other lengths some versions copy from memory of the host, which a captured step could not repeat.
+  // For other lengths some versions of cuDNN copy from host memory, which a captured step could not replay.
   return takes && (!backward || s.T % 128 == 0);
 }
 bool cudnn_attention_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
@@ -178,9 +178,9 @@ bool cudnn_attention_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 }
 
 const std::string& cudnn_problem() {
-  static const std::string problem = [] {  // the library is looked for once
+  static const std::string problem = [] {  // searches for the library only once
     fe::cudnn_dlhandle = ::dlopen("libcudnn.so.9", RTLD_NOW);
-    return fe::cudnn_dlhandle ? std::string() : std::string("cuDNN 9 is not there: ") + ::dlerror();
+    return fe::cudnn_dlhandle ? std::string() : std::string("cuDNN 9 was not found: ") + ::dlerror();
   }();
   return problem;
 }

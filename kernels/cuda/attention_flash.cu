@@ -1,7 +1,7 @@
 // Attention that saves the log-sum-exp of each query instead of its probabilities (Dao et al. 2022,
-// "FlashAttention"; Dao 2023, "FlashAttention-2"). A block owns a tile of queries of one head and meets the
-// keys tile by tile (forward, dq), or owns a tile of keys and meets the queries of all heads that share these
-// (dk, dv). Weights exist only as one tile in shared memory.
+// "FlashAttention"; Dao 2023, "FlashAttention-2"). A block owns a tile of queries of one head and goes
+// through the keys tile by tile (forward, dq), or it owns a tile of keys and goes through the queries of all
+// heads that share these keys (dk, dv). A block has only one tile of weights at a time, in shared memory.
 #include <cfloat>
 
 #include "kernels/cuda/attention_cudnn.h"
@@ -16,8 +16,8 @@ inline __device__ bool sees(const AttentionShape& s, int64_t t, int64_t j) {
   return t < s.T && j < s.T && (s.mask == Mask::None || j <= t);
 }
 
-// FlashAttention-2, algorithm 1. What a thread knows of the softmax of its rows, over the keys up to now: the
-// maximum of the scores, the sum of e^(score - max), and that of e^(score - max) v.
+// FlashAttention-2, algorithm 1. Over the keys so far, a thread has for each of its rows: the maximum of the
+// scores, the sum of e^(score - max), and the sum of e^(score - max) v.
 template <class T, int kDims>
 __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, CBuf q, CBuf k, CBuf v, Out y,
                                  Out lse) {
@@ -27,7 +27,7 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
   const Place p(s, s.H, kTile);
   const int64_t kv = p.in(s.qkv, p.h / s.group()), keys = keys_end(s, p.end);
   float max[kRows], sum[kRows], weighted[kRows][kDims / kSide] = {};
-  for (int i = 0; i < kRows; ++i) max[i] = -FLT_MAX, sum[i] = 0;  // no score of -infinity is NaN
+  for (int i = 0; i < kRows; ++i) max[i] = -FLT_MAX, sum[i] = 0;  // so -infinity scores give no NaN
 
   load_tile<kRows, kDims>(s, q.as<T>() + p.in(s.qkv), s.qkv.time, p.first, p.end, queries);
   for (int64_t j0 = 0; j0 < keys; j0 += kTile) {
@@ -82,10 +82,10 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
 struct FlashBwd {
   CBuf q, k, v, y, lse, dy;
   Out dq, dk, dv;
-  float* rowsums;  // (B, H, T): of dy y, which is the rowsum(P dP) of plain attention's backward
+  float* rowsums;  // (B, H, T): rowsum(dy y), which equals rowsum(P dP) of plain attention's backward
 };
 
-// A warp a query.
+// One warp per query.
 template <class T>
 __global__ void flash_rowsum_kernel(AttentionShape s, FlashBwd x) {
   const int64_t row = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
@@ -98,8 +98,8 @@ __global__ void flash_rowsum_kernel(AttentionShape s, FlashBwd x) {
   if (threadIdx.x % kWarp == 0) store<Write::Set>(x.rowsums, row, sum);
 }
 
-// weights <- the dropout factors of a tile, of queries from t0 and keys from j0 on; whatever lies beyond the
-// end has some factor too. A line of weights is a query's (dq) or a key's (dk, dv).
+// weights <- the dropout factors of a tile of queries from t0 on and keys from j0 on; pairs past the end have
+// factors, too. A line of weights belongs to a query (dq) or to a key (dk, dv).
 template <int kRows>
 __device__ void load_factors(const AttentionShape& s, const StepScalars* scalars, int64_t b, int64_t h,
                              int64_t t0, int64_t j0, int query_step, int key_step, float* weights) {
@@ -110,7 +110,7 @@ __device__ void load_factors(const AttentionShape& s, const StepScalars* scalars
   });
 }
 
-// The statistics of the thread's queries t, t + kSide, ...; `head` is where those of their head begin.
+// The statistics of the thread's queries t, t + kSide, ...; `head` is the offset of their head's statistics.
 template <int kRows>
 __device__ void load_stats(const AttentionShape& s, const FlashBwd& x, int64_t head, int64_t t,
                            float (&lse)[kRows], float (&rowsum)[kRows]) {
@@ -121,7 +121,7 @@ __device__ void load_stats(const AttentionShape& s, const FlashBwd& x, int64_t h
   }
 }
 
-// For a tile of queries: dS = P (dropout(dy v^T) - rowsum) tile by tile of keys, dq = scale sum dS k.
+// For a tile of queries, the keys tile by tile: dS = P (dropout(dy v^T) - rowsum), dq = scale sum dS k.
 template <class T, int kDims>
 __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd x) {
   constexpr int kRows = kBwdRows, kTile = kSide * kRows, kLine = kWeightLine<kRows>;
@@ -165,7 +165,7 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
   store_sums<T, kRows, kDims>(s, p, dq, s.scale, x.dq, in, s.qkv.time);
 }
 
-// For a tile of keys, tile by tile of the queries of one head after the other: dv = sum dropout(P)^T dy, dk =
+// For a tile of keys, the queries of one head after the other, tile by tile: dv = sum dropout(P)^T dy, dk =
 // scale sum dS^T q. Rows of the tile of weights are keys, columns are queries.
 template <class T, int kDims>
 __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd x) {
@@ -220,7 +220,7 @@ __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, F
 template <class F>
 void visit_head(const char* op, const AttentionShape& s, DType t, F f) {
   check(s.D <= 128, op, ": heads of ", s.D,
-        " dimensions; up to 128 are possible, attention_plain has no such limit");
+        " dimensions; at most 128 are possible, but attention_plain has no such limit");
   visit_gpu(op, t, [&]<class T>() {
     if (s.D <= 64)
       f.template operator()<T, 64>();

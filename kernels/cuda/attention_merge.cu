@@ -2,7 +2,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-// A warp a query.
+// One warp per query.
 template <class T>
 __global__ void attention_merge_kernel(AttentionShape s, const T* y, const float* lse, float* sum,
                                        float* total) {

@@ -1,5 +1,6 @@
-// Attention that saves its probabilities. A block owns kRows queries of a head (keys, for dk and dv) and
-// keeps their weights to all T others in shared memory; the others' vectors pass by, once for each product.
+// Attention that saves its probabilities. A block owns kRows queries of a head (for dk and dv, kRows keys)
+// and keeps their weights to all T others in shared memory; it reads the others' vectors once for each
+// product.
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_sizes.h"
 
@@ -9,15 +10,15 @@ namespace {
 
 constexpr int kDepth = 16;  // columns of the others that are in shared memory at a time
 constexpr int kWarps = kThreads / kWarp;
-constexpr int64_t kSharedBytes = 64 << 10;  // of a block; every GPU since Turing has them
+constexpr int64_t kSharedBytes = 64 << 10;  // per block; every GPU since Turing has this much
 
-// A block's shared memory. kRows <= kWarps: what is done row by row is done a warp a row.
+// A block's shared memory. kRows <= kWarps, because each row has a warp.
 template <int kRows>
 struct Shared {
   static constexpr int kTile = kThreads * (kDepth + 1);
   int64_t others, depth, kept;
   float *weights, *own, *tile;  // (kRows, others); (kRows, depth), zeros from D on; (kThreads, kDepth + 1)
-  float* sums;  // (kRows, depth), only where queries share keys: dk or dv of the heads of queries up to now
+  float* sums;  // (kRows, depth), only if heads of queries share keys: dk or dv, summed over heads so far
   __host__ __device__ explicit Shared(const AttentionShape& s)
       : others(s.T), depth((s.D + kDepth - 1) / kDepth * kDepth), kept(s.H > s.KV ? kRows * depth : 0) {}
   __device__ Shared(const AttentionShape& s, float* memory) : Shared(s) {
@@ -36,8 +37,8 @@ __device__ void load_own(const AttentionShape& s, const Place& p, const Shared<k
   }
 }
 
-// weights[i][j] = factor * own row i . row j of x, for j in [begin, end). Each thread takes a row of x; it
-// comes through shared memory, so that threads side by side read columns side by side.
+// weights[i][j] = factor * own row i . row j of x, for j in [begin, end). Each thread takes a row of x; the
+// block loads the rows into shared memory first, so that adjacent threads read adjacent columns.
 template <int kRows, class T>
 __device__ void dot_rows(const AttentionShape& s, const Shared<kRows>& m, const T* x, int64_t time,
                          int64_t begin, int64_t end, float factor) {
@@ -61,9 +62,9 @@ __device__ void dot_rows(const AttentionShape& s, const Shared<kRows>& m, const 
   }
 }
 
-// Calls f(i, d, sum over j in [begin, end) of weights[i][j] x[j, d]) for the block's rows i and all d, with
-// the same thread each time. Each lane takes a column; the warps share the j, and their sums are added in
-// order.
+// Calls f(i, d, sum over j in [begin, end) of weights[i][j] x[j, d]) for the block's rows i and all d, always
+// on the same thread for the same (i, d). Each lane takes a column; the warps share the j, and their sums are
+// added in order.
 template <int kRows, class T, class F>
 __device__ void sum_rows(const AttentionShape& s, const Place& p, const Shared<kRows>& m, const T* x,
                          int64_t time, int64_t begin, int64_t end, F f) {
@@ -85,7 +86,7 @@ __device__ void sum_rows(const AttentionShape& s, const Place& p, const Shared<k
     f(warp, d, total);
   }
 }
-// The same written: out[own row i, d] = factor * sum; `head` is where the head begins in out.
+// Stores these sums: out[own row i, d] = factor * sum; `head` is the offset of the head in out.
 template <int kRows, class T>
 __device__ void store_rows(const AttentionShape& s, const Place& p, const Shared<kRows>& m, const T* x,
                            int64_t begin, int64_t end, float factor, Out out, int64_t head, int64_t time) {
@@ -94,7 +95,7 @@ __device__ void store_rows(const AttentionShape& s, const Place& p, const Shared
   });
 }
 
-// weights <- dropout(weights) of the block's queries to keys [0, keys). All before must have been written.
+// weights <- dropout(weights) of the block's queries to keys [0, keys). All weights must have been written.
 template <int kRows>
 __device__ void drop_queries(const AttentionShape& s, const StepScalars* scalars, const Place& p,
                              const Shared<kRows>& m, int64_t keys) {
@@ -103,7 +104,7 @@ __device__ void drop_queries(const AttentionShape& s, const StepScalars* scalars
     m.weights[(t - p.first) * m.others + j] *= factor;
   });
 }
-// The same of the block's keys to queries [queries, T) of head h.
+// The same for the block's keys and queries [queries, T) of head h.
 template <int kRows>
 __device__ void drop_keys(const AttentionShape& s, const StepScalars* scalars, const Place& p, int64_t h,
                           const Shared<kRows>& m, int64_t queries) {
@@ -113,7 +114,7 @@ __device__ void drop_keys(const AttentionShape& s, const StepScalars* scalars, c
   });
 }
 
-// One warp: turns the scores of query t into probabilities and saves them; those that the mask hides are 0.
+// One warp turns the scores of query t into probabilities and saves them; those that the mask hides are 0.
 template <class T>
 __device__ void softmax_row(const AttentionShape& s, int64_t t, int64_t keys, float* x, T* probs,
                             Write write) {
@@ -153,7 +154,7 @@ __global__ void plain_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
 struct PlainBwd {
   CBuf q, k, v, probs, dy;
   Out dq, dk, dv;
-  float* rowdots;  // (B, H, T): sum_j P_ij dP_ij, from the pass over queries to the pass over keys
+  float* rowdots;  // (B, H, T): sum_j P_ij dP_ij; the pass over queries writes, the pass over keys reads it
 };
 
 // dS_ij = P_ij (dP_ij - rowdot_i), dP = dropout(dy v^T), for the block's queries i; dq_i = scale sum_j dS_ij
@@ -186,9 +187,10 @@ __global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, Pl
 }
 
 // For the block's keys j: dk_j = scale sum_i dS_ij q_i, then dv_j = sum_i dropout(P)_ij dy_i, over the
-// queries i of all heads that share the keys. m.weights belong to one head at a time; m.sums adds up the
-// heads. Where no head is shared the number of heads is the constant 1: in a loop over heads the compiler
-// keeps what does not depend on the head in registers, which costs a multiprocessor one of three blocks.
+// queries i of all heads that share the keys. m.weights has the weights of one head at a time; m.sums has the
+// sums over heads. If heads are not shared, the number of heads is the constant 1, because in a loop over
+// heads the compiler needs more registers, and a multiprocessor then has room for two blocks instead of
+// three.
 template <int kRows, bool kShared, class T>
 __global__ void __launch_bounds__(kThreads, kShared ? 2 : 3)
     plain_dkv_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd x) {
@@ -205,8 +207,8 @@ __global__ void __launch_bounds__(kThreads, kShared ? 2 : 3)
       weight = j < keys_end(s, t + 1) && j < p.end ? f(load(probs, t * s.T + j), weight, t) : 0.0f;
     }
   };
-  // out[j] = factor * sum over the heads of weights[j] others; i counts the heads. An element of m.sums is
-  // written and read by one thread.
+  // out[j] = factor * sum over the heads of weights[j] others; i counts the heads. The same thread writes and
+  // reads an element of m.sums.
   const auto sum_head = [&](int64_t i, const T* others, int64_t time, float factor, Out out) {
     sum_rows(s, p, m, others, time, begin, s.T, [&](int row, int64_t d, float total) {
       float& sum = m.sums[row * m.depth + d];
@@ -243,13 +245,13 @@ __global__ void __launch_bounds__(kThreads, kShared ? 2 : 3)
     }
 }
 
-// Calls f.operator()<kRows>(bytes of shared memory) with as many rows a block as fit.
+// Calls f.operator()<kRows>(bytes of shared memory) with the largest number of rows per block that fits.
 template <class F>
 void visit_rows(const char* op, const AttentionShape& s, F f) {
   const int64_t eight = Shared<kPlainRows>(s).bytes(), two = Shared<2>(s).bytes();
   if (eight <= kSharedBytes) return f.template operator()<kPlainRows>(eight);
   check(two <= kSharedBytes, op, ": rows of ", s.T, " weights with heads of ", s.D, " need ", two,
-        " bytes of shared memory, there are ", kSharedBytes, "; attention_flash has no such limit");
+        " bytes of shared memory, but a block has ", kSharedBytes, "; attention_flash has no such limit");
   f.template operator()<2>(two);
 }
 

@@ -1,11 +1,11 @@
-// The tiles of the GPU's attention kernels, also for programs that predict what these load.
+// Tile sizes of the GPU's attention kernels, also for programs that predict the memory traffic of these.
 #pragma once
 #include <cstdint>
 
 namespace gradus {
 
-// attention_flash: 16 x 16 threads; a tile has so many rows for each row of threads. Forward needs fewer
-// registers and less shared memory than backward. kDims: the dimensions that a tile has room for, 64 or 128.
+// attention_flash: 16 x 16 threads; a tile has kFwdRows or kBwdRows rows per row of threads. Forward needs
+// fewer registers and less shared memory than backward. kDims: 64 or 128, a tile's room for dimensions.
 constexpr int kSide = 16;
 template <int kDims>
 constexpr int kFwdRows = kDims <= 64 ? 4 : 2;

@@ -1,7 +1,7 @@
-// Tiles of attention_flash: what the 16 x 16 threads of a block do with tiles of vectors and weights in
-// shared memory. Of a tile of weights, thread (ty, tx) has rows ty + 16 i and columns tx + 16 j, in
-// registers; of a tile of vectors that it sums up, the same rows, and dimensions tx + 16 c. kRows is the
-// number of rows a thread: a tile has 16 kRows of them, and of columns.
+// Operations of attention_flash's blocks, which have 16 x 16 threads, on tiles of vectors and weights in
+// shared memory. Of a tile of weights, thread (ty, tx) has rows ty + 16 i and columns tx + 16 j in its
+// registers; of a tile of sums of vectors it has the same rows, and dimensions tx + 16 c. kRows is the number
+// of rows per thread: a tile has 16 kRows rows and columns.
 #pragma once
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_sizes.h"
@@ -11,8 +11,8 @@ namespace gradus::GRADUS_GPU {
 inline __device__ int thread_row() { return threadIdx.x / kSide; }
 inline __device__ int thread_col() { return threadIdx.x % kSide; }
 
-// Tiles in shared memory, fp32: vectors (rows, kDims), zeros from D on, and weights. One more column than
-// there are numbers, so that the threads of a warp, which read one below the other, read from different
+// Tiles in shared memory, fp32: vectors (rows, kDims), with zeros from D on, and weights. Each line has an
+// unused column at its end, so that the threads of a warp, which read down a column, read from different
 // banks.
 template <int kDims>
 constexpr int kVectorLine = kDims + 1;
@@ -23,7 +23,7 @@ constexpr int kVectors = kSide* kRows* kVectorLine<kDims>;
 template <int kRows>
 constexpr int kWeights = kSide* kRows* kWeightLine<kRows>;
 
-// tile <- rows [first, end) of x, and zeros where there are none.
+// tile <- rows [first, end) of x, and zeros past the end.
 template <int kRows, int kDims, class T>
 __device__ void load_tile(const AttentionShape& s, const T* x, int64_t time, int64_t first, int64_t end,
                           float* tile) {
@@ -56,7 +56,8 @@ __device__ void dot_tiles(const float* a, const float* b, float (&dots)[kRows][k
   }
 }
 
-// sums += weights x, the thread's part. The tile is summed by itself: a long sum errs less in blocks.
+// The thread's part of sums += weights x. The tile is summed first, because a long sum in blocks has a
+// smaller error.
 template <int kRows, int kDims>
 __device__ void add_weighted(const float* weights, const float* x, float (&sums)[kRows][kDims / kSide]) {
   weights += thread_row() * kWeightLine<kRows>, x += thread_col();
@@ -75,7 +76,7 @@ __device__ void add_weighted(const float* weights, const float* x, float (&sums)
     for (int c = 0; c < kDims / kSide; ++c) sums[i][c] += tile[i][c];
 }
 
-// out <- factor * sums, the thread's part; `head` is where the head begins in out.
+// The thread's part of out <- factor * sums; `head` is the offset of the head in out.
 template <class T, int kRows, int kDims>
 __device__ void store_sums(const AttentionShape& s, const Place& p, const float (&sums)[kRows][kDims / kSide],
                            float factor, Out out, int64_t head, int64_t time) {
@@ -86,13 +87,13 @@ __device__ void store_sums(const AttentionShape& s, const Place& p, const float 
     }
 }
 
-// The thread's place in a tile of weights, where row and column 0 of the thread are.
+// The offset, in a tile of weights, of the thread's row i and column j.
 template <int kRows>
 __device__ int weight_at(int i, int j) {
   return (thread_row() + i * kSide) * kWeightLine<kRows> + thread_col() + j * kSide;
 }
 
-// Over the 16 threads of a row, which are half a warp.
+// Reductions over the 16 threads of a row, which are half a warp.
 inline __device__ float row_max(float x) { return warp_max<kSide>(x); }
 inline __device__ float row_sum(float x) { return warp_sum<kSide>(x); }
 

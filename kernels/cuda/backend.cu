@@ -1,4 +1,4 @@
-// The table of kernels/cuda: `cuda` where nvcc compiles it, `emu` where g++ does.
+// The table of kernels/cuda: `cuda` if nvcc compiles it, `emu` if g++ does.
 #include "kernels/cuda/gpu.h"
 
 namespace gradus {
@@ -28,7 +28,7 @@ const char* cuda_error() {
   cudaFuncAttributes attributes;
   const cudaError_t e = cudaFuncGetAttributes(&attributes, any_kernel);
   if (e == cudaSuccess) return nullptr;
-  cudaGetLastError();  // or the next launch would be blamed for it
+  cudaGetLastError();  // clears the error; otherwise the next launch would report it
   return cudaGetErrorString(e);
 }
 #endif

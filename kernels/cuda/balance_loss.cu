@@ -23,7 +23,7 @@ static float* shares_of_choices(const Ctx& ctx, const char* op, const ExpertShap
 struct Balance {
   float shift, per_sum, share;  // share: sum of f[e] p[e]
 };
-// All lanes of the token's warp must call it, all get the result.
+// All lanes of the token's warp must call it; all get the result.
 template <class T>
 __device__ Balance balance_of(int64_t E, const T* x, const float* shares) {
   float max = -INFINITY, sum = 0, share = 0;
@@ -45,7 +45,7 @@ __global__ void balance_loss_of_tokens_kernel(ExpertShape s, const T* logits, co
   const Balance balance = balance_of(s.E, logits + t * s.E, shares + t / s.T * s.E);
   if (lane_of_warp() == 0) of_token[t] = balance.share;
 }
-// One block; in fp64, as cross_entropy's.
+// One block, which sums in fp64, as for cross_entropy.
 template <Write W>
 __global__ void balance_loss_kernel(ExpertShape s, const float* of_token, const float* count, float alpha,
                                     float* loss) {

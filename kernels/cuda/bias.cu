@@ -1,4 +1,4 @@
-// y = x + b; without x, y = b: so linear() begins, and adds its product (src/ops/linear.cpp).
+// y = x + b; without x, y = b. linear() begins with that, then adds its product (src/ops/linear.cpp).
 #include "kernels/cuda/rows.h"
 
 namespace gradus::GRADUS_GPU {

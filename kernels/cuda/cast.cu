@@ -12,7 +12,7 @@ void cast(const Ctx& ctx, int64_t n, CBuf x, Out y) {
   });
 }
 
-// A block takes kThreads elements, wherever the rows are that they lie in.
+// A block takes kThreads elements, which may be in several rows.
 template <Write W, class X, class Y>
 __global__ void cast_columns_kernel(RowShape s, int64_t x_row, const X* x, int64_t y_row, Y* y) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, r = i / s.cols, c = i % s.cols;

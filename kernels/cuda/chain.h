@@ -1,4 +1,4 @@
-// What the code of a chain begins with (src/train/chain_code.cpp writes it), on a GPU: a block for each row.
+// The code of a chain, which src/train/chain_code.cpp writes, includes this file on a GPU. A block per row.
 #pragma once
 #include "kernels/cuda/gelu.h"
 #include "kernels/cuda/layernorm.h"
@@ -6,8 +6,8 @@
 
 namespace gradus::GRADUS_GPU {
 
-// The block's row: `cols` elements, from element `first` of all on. A chain of elements
-// alone has no rows: there a block takes a piece of them.
+// The block's row: `cols` elements, from element `first` of all on. A chain that is only element-wise has no
+// rows; there a block takes a piece of the elements.
 struct ChainRow {
   const KernelChain& chain;
   const StepScalars* scalars;
@@ -27,7 +27,7 @@ struct ChainRow {
   __device__ A* statistics(int k) const {
     return chain.p[k] ? static_cast<A*>(chain.p[k]) + 2 * int64_t(blockIdx.x) : nullptr;
   }
-  // Dropout's word of element c of the row, for the chain's call i.
+  // Dropout's random bits for element c of the row, in the chain's call i.
   __device__ uint32_t random_word(int i, int64_t c) const {
     const RandomKey& key = chain.key[i];
     const int64_t element = first + c, per_sample = chain.per_sample[i];
@@ -37,12 +37,12 @@ struct ChainRow {
   }
 };
 
-// kernel<<<...>>>(s, piece, chain, scalars), a block for each `piece` elements.
+// kernel<<<...>>>(s, piece, chain, scalars), one block per `piece` elements.
 template <class Kernel>
 void launch_chain(const Ctx& ctx, RowShape s, int64_t piece, const KernelChain& chain, Kernel* kernel) {
   launch(ctx, "chain", blocks_for(s.rows * s.cols, piece), row_threads(piece), 0, kernel, s, piece, chain,
          ctx.scalars);
 }
-constexpr int64_t kChainPiece = 8 * kThreads;  // of a chain without rows
+constexpr int64_t kChainPiece = 8 * kThreads;  // elements per block of a chain without rows
 
 }  // namespace gradus::GRADUS_GPU

@@ -1,12 +1,12 @@
 // The files of kernels/cuda are CUDA C++, compiled twice: by nvcc for real GPUs (namespace gradus::cuda) and
-// by g++ for `emu`, which runs them on the CPU (namespace gradus::emu). Those that call NVIDIA's libraries
-// are compiled by g++ for their tests, with stand-ins for the libraries (namespace gradus::standin, by the
+// by g++ for `emu`, which runs them on the CPU (namespace gradus::emu). For their tests, g++ also compiles
+// the files that call NVIDIA's libraries, with stand-ins for the libraries (namespace gradus::standin, by the
 // Makefile).
 #pragma once
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #define GRADUS_GPU cuda
-#define GRADUS_COUNT(...)  // only emu counts what kernels do
+#define GRADUS_COUNT(...)  // only emu counts memory traffic
 #else
 #include "kernels/emu/emu.h"
 #include "kernels/emu/traffic.h"

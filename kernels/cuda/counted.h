@@ -1,17 +1,17 @@
-// Memory whose accesses are counted where that is possible: on a GPU these are plain pointers, on emu each
-// access is also added to emu::traffic(). For kernels that teach what memory costs.
+// Memory whose accesses are counted on emu: there each access is added to emu::traffic(); on a GPU these are
+// plain pointers. For kernels that teach the cost of memory traffic.
 #pragma once
 #include "kernels/cuda/compiler.h"
 
 namespace gradus::GRADUS_GPU {
 
 #ifdef __CUDACC__
-struct Where {  // nobody asks where on a GPU
+struct Where {  // empty: a GPU counts no accesses
   static constexpr Where current() { return {}; }
 };
 #endif
 
-// Global memory. wanted == false: this lane has nothing to read (it gets 0) or to write, but the others of
+// Global memory. wanted == false: this lane reads nothing (it gets 0) or writes nothing, but other lanes of
 // its warp may.
 class Global {
  public:
@@ -27,7 +27,7 @@ class Global {
     GRADUS_COUNT(count_global(Access::Store, p_ + i, 4, wanted, where));
     if (wanted) p_[i] = v;
   }
-  // Four neighbours by one instruction; p + i is at a multiple of 16 bytes.
+  // Four adjacent elements by one instruction; p + i must be a multiple of 16 bytes.
   __device__ float4 load4(int64_t i, bool wanted = true,
                           [[maybe_unused]] Where where = Where::current()) const {
     GRADUS_COUNT(count_global(Access::Load, p_ + i, 16, wanted, where));
@@ -43,7 +43,7 @@ class Global {
   float* p_;
 };
 
-// x = from_shared(tile[i][j]), or four neighbours of it by one instruction.
+// x = from_shared(tile[i][j]); from_shared4 loads four adjacent elements by one instruction.
 __device__ inline float from_shared(const float& x) {
   GRADUS_COUNT(count_shared_load());
   return x;

@@ -5,11 +5,11 @@ namespace gradus::GRADUS_GPU {
 inline __device__ int32_t target_of(int64_t row, RowShape s, const int32_t* targets, bool may_be_elsewhere) {
   const int32_t target = targets[row];
   device_check((target >= -1 && target < s.cols) || (target == kElsewhere && may_be_elsewhere),
-               "cross_entropy: target", target, "is not a class, nor -1; see row", row);
+               "cross_entropy: target", target, "is neither a class nor -1; see row", row);
   return target;
 }
 
-// row_loss (rows) and, where it is wanted, lse.
+// Computes row_loss (rows) and, if it is wanted, lse.
 template <Write W, class T>
 __global__ void row_loss_kernel(RowShape s, const T* logits, const int32_t* targets, const float* count,
                                 float* row_loss, float* lse) {
@@ -23,7 +23,7 @@ __global__ void row_loss_kernel(RowShape s, const T* logits, const int32_t* targ
   if (lse) store<W>(lse, r, value);
 }
 
-// Of a block, the number of targets that count; all threads must call it, all get the result.
+// The number of targets that count. All threads of the block must call it; all get the result.
 inline __device__ float count_of(int64_t rows, const int32_t* targets, const float* count) {
   if (count) return *count;
   int64_t here = 0;
@@ -43,8 +43,8 @@ void count_targets(const Ctx& ctx, int64_t n, CBuf targets, Out count) {
   });
 }
 
-// One block: each thread sums every blockDim.x-th row, in fp64 because there may be millions, then the block
-// sums the threads.
+// One block: each thread sums every blockDim.x-th row, in fp64 because there may be millions of rows; then
+// the block adds the sums of its threads.
 template <Write W>
 __global__ void mean_kernel(int64_t rows, const float* row_loss, const int32_t* targets, const float* count,
                             float* loss) {
@@ -70,7 +70,7 @@ void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, CB
   });
 }
 
-// One block: by what the gradient of each row's loss is multiplied.
+// One block: *factor <- the factor of the gradient of each row's loss.
 static __global__ void factor_kernel(int64_t rows, const int32_t* targets, const float* count,
                                      const float* dloss, float* factor) {
   const float by = count_of(rows, targets, count);
@@ -101,7 +101,7 @@ void cross_entropy_bwd_inplace(const Ctx& ctx, RowShape s, CBuf targets, CBuf co
   });
 }
 
-// A thread a row.
+// One thread per row.
 template <Write W, class T>
 __global__ void cross_entropy_sums_kernel(RowShape s, const T* logits, const int32_t* targets,
                                           const float* part_lse, const float* max, float* sums) {
@@ -154,7 +154,7 @@ static __global__ void local_ids_kernel(int64_t n, int64_t all, int64_t first, i
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const int32_t id = ids[i];
-  device_check(id >= -1 && id < all, "local_ids: id", id, "is not in the vocabulary, nor -1; see", i);
+  device_check(id >= -1 && id < all, "local_ids: id", id, "is neither in the vocabulary nor -1; see", i);
   y[i] = id == -1 ? -1 : id >= first && id < first + count ? int32_t(id - first) : kElsewhere;
 }
 void local_ids(const Ctx& ctx, int64_t n, int64_t all, int64_t first, int64_t count, CBuf ids, Out y) {

@@ -5,9 +5,9 @@ namespace gradus::GRADUS_GPU {
 
 constexpr int kDropoutPiece = 4 * kThreads;  // elements of one sample that a block takes
 
-// Every thread draws the four words of four elements side by side. They change hands in shared memory, so
-// that in memory threads side by side take elements side by side. The first draw may begin `skip` elements
-// before the call's.
+// Every thread draws the four words of four adjacent elements. The threads exchange the words in shared
+// memory, so that adjacent threads access adjacent elements in global memory. The first draw may begin `skip`
+// elements before the call's first element.
 template <Write W, class T>
 __global__ void dropout_kernel(RowShape s, int64_t pieces, const StepScalars* scalars, const T* x, T* y,
                                float p, float factor, RandomKey key) {

@@ -24,15 +24,15 @@ void embedding_fwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf table, CBuf i
   });
 }
 
-// An id may occur many times: its sum is finished, in the order of the rows, before it is written, once. The
-// block of an id's first row does that, for the columns of blockIdx.y; the blocks of its later rows find the
-// first one and leave. The block looks at as many ids at a time as it has threads.
+// An id may occur many times. The block of its first row sums all its rows, in order, for the columns of
+// blockIdx.y, and writes the sum once; the blocks of its later rows find the first row and return. A block
+// compares as many ids at a time as it has threads.
 template <Write W, class T, class G>
 __global__ void embedding_bwd_kernel(RowShape s, int64_t vocab, const int32_t* ids, const T* dy, G* dtable) {
   __shared__ uint32_t found[kThreads / kWarp];  // a bit for each row that has this block's id
   const int64_t mine = blockIdx.x, c = int64_t(blockIdx.y) * blockDim.x + threadIdx.x;
   const int64_t id = id_of(mine, vocab, ids);
-  if (id < 0) return;  // the whole block does
+  if (id < 0) return;  // the whole block returns
   float sum = 0;
   for (int64_t begin = 0; begin < s.rows; begin += blockDim.x) {
     const int64_t looked_at = begin + threadIdx.x;
@@ -43,7 +43,7 @@ __global__ void embedding_bwd_kernel(RowShape s, int64_t vocab, const int32_t* i
       int64_t r = begin + w * kWarp;
       for (uint32_t rest = found[w]; rest != 0; rest >>= 1, ++r) {
         if (!(rest & 1)) continue;
-        if (r < mine) return;  // the whole block does
+        if (r < mine) return;  // the whole block returns
         if (c < s.cols) sum += load(dy, r * s.cols + c);
       }
     }

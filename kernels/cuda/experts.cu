@@ -27,7 +27,7 @@ inline __device__ Choice first_of_warp(Choice c) {
   return c;
 }
 
-// One warp per token. Each choice is the first of the experts that come after the choice before it.
+// One warp per token. Each choice is the first of the experts that come after the previous choice.
 template <Write W, class T>
 __global__ void choose_experts_fwd_kernel(ExpertShape s, const T* logits, int32_t* experts, T* weights) {
   const int64_t t = item_of_warp();
@@ -93,7 +93,7 @@ void choose_experts_bwd(const Ctx& ctx, const ExpertShape& s, CBuf experts, CBuf
   });
 }
 
-// One warp per expert and sequence: it looks at as many of the sequence's choices at a time as it has lanes.
+// One warp per expert and sequence: each of its lanes takes one choice of the sequence at a time.
 static __global__ void place_tokens_kernel(ExpertShape s, const int32_t* experts, int32_t* slots,
                                            int32_t* tokens) {
   const int64_t row = item_of_warp(), e = row / s.B, b = row % s.B;

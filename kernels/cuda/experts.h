@@ -1,4 +1,4 @@
-// What the kernels of a mixture of experts share.
+// Shared by the kernels of a mixture of experts.
 #pragma once
 #include "kernels/cuda/gpu.h"
 

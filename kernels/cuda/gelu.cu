@@ -23,7 +23,7 @@ void bias_gelu_fwd(const Ctx& ctx, RowShape s, CBuf x, CBuf b, Out y) {
   });
 }
 
-// One pass: what a thread adds to its column's sum, it also stores.
+// One pass: a thread stores each gradient and adds it to the sum of the column.
 template <Write W, class T>
 struct BiasGeluBwd {
   static constexpr int kSums = 1;

@@ -1,5 +1,5 @@
-// The two forms of gelu and their derivatives. Their last product is never contracted with what follows in a
-// chain to an fma.
+// The two forms of gelu and their derivatives. The last product is never contracted to an fma with the next
+// operation of a chain.
 #pragma once
 #include "kernels/cuda/gpu.h"
 

@@ -1,4 +1,4 @@
-// What every kernel of kernels/cuda starts from.
+// The tools that every kernel of kernels/cuda uses.
 #pragma once
 #include <utility>
 
@@ -10,11 +10,11 @@ namespace gradus::GRADUS_GPU {
 
 #include "kernels/entries.inc"
 
-constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
+constexpr int kThreads = 256;  // threads of a block, if the kernel needs no different number
 constexpr int kWarp = 32;
 constexpr uint32_t kAllLanes = 0xFFFFFFFF;
 
-// How many blocks of `each` elements cover n.
+// The number of blocks of `each` elements that cover n.
 inline unsigned blocks_for(int64_t n, int64_t each) { return unsigned((n + each - 1) / each); }
 
 // kernel<<<grid, block, shared_bytes, stream>>>(args...), or the same on emu. `name` is the table's entry,
@@ -25,15 +25,15 @@ void launch(const Ctx& ctx, const char* name, dim3 grid, dim3 block, int64_t sha
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 #ifdef __CUDACC__
   const auto ok = [name](cudaError_t e) {
-    if (e != cudaSuccess) cudaGetLastError();  // CUDA keeps it for whoever asks next
+    if (e != cudaSuccess) cudaGetLastError();  // or the next call would report it
     check(e == cudaSuccess, name,
-          ": the GPU refused the launch, or a kernel before it failed: ", cudaGetErrorString(e));
+          ": the GPU rejected the launch, or an earlier kernel failed: ", cudaGetErrorString(e));
   };
   constexpr int64_t kWithoutAsking = 48 << 10;
   if (shared_bytes > kWithoutAsking)
     ok(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
-  // What this call returns is about this launch; cudaGetLastError, after <<<>>>, may say what another call
-  // left.
+  // The result of this call belongs to this launch; cudaGetLastError after <<<>>> may return the error of an
+  // earlier call.
   cudaLaunchConfig_t config{};
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = size_t(shared_bytes);
   config.stream = static_cast<cudaStream_t>(ctx.stream);
@@ -64,11 +64,11 @@ void visit_gpu(const char* op, DType t, F&& f) {
     case DType::F16: return f.template operator()<fp16>();
     default:
       fail(op, ": dtype ", name_of(t),
-           " has no GPU kernel; use fp32, bf16 or fp16 (fp64 is there on cpu, for tests)");
+           " has no GPU kernel; use fp32, bf16 or fp16 (only cpu has fp64, for tests)");
   }
 }
 
-// Elements as numbers of fp32, in which all arithmetic is done.
+// An element as fp32, in which all arithmetic is done.
 template <class T>
 __device__ float load(const T* p, int64_t i) {
   GRADUS_COUNT(count_load(sizeof(T)));
@@ -91,7 +91,7 @@ void visit_out(const char* op, Out y, F f) {
 
 // y[i] = f(x[i]...), i < n, if y is wanted; without any x, y[i] = f(i). f is a struct that holds its data by
 // value and whose operator() runs on the GPU. A thread takes several elements, a whole block apart, so that
-// threads side by side read elements side by side and several loads of each are under way at once.
+// adjacent threads read adjacent elements and each thread has several loads in flight.
 template <class F, class... X>
 __device__ float element(const F& f, int64_t i, const X*... x) {
   if constexpr (sizeof...(X) == 0)
@@ -119,7 +119,7 @@ void map_as(const Ctx& ctx, const char* name, int64_t n, Out y, F f, const X*...
            y.as<T>(), f, x...);
   });
 }
-// Where all have the dtype of y.
+// For inputs that all have the dtype of y.
 template <class F, size_t N>
 void map(const Ctx& ctx, const char* name, int64_t n, Out y, const NamedBuffer (&x)[N], F f) {
   for (const NamedBuffer& input : x) check_dtype(name, y.t, {input});
@@ -131,7 +131,7 @@ void map(const Ctx& ctx, const char* name, int64_t n, Out y, const NamedBuffer (
   });
 }
 
-// Over the lanes of a warp, or of each kLanes of it side by side: every lane gets the result, the same one.
+// Reductions over the lanes of a warp, or over each kLanes adjacent lanes: every lane gets the same result.
 template <int kLanes = kWarp, class A>
 __device__ A warp_sum(A x) {
   for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kAllLanes, x, lanes);
@@ -146,13 +146,13 @@ __device__ float warp_max(float x) {
   return x;
 }
 
-// Over the threads of a block, a whole number of warps: every thread gets the result, the same one. All
+// A reduction over the threads of a block, which has whole warps: every thread gets the same result. All
 // threads must call it.
 template <class A, class Combine>
 __device__ A block_reduce(A x, A neutral, Combine combine) {
   __shared__ A of_warp[32];
   x = combine(x);
-  __syncthreads();  // of_warp may still be read from a call before
+  __syncthreads();  // threads may still read of_warp in an earlier call
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = x;
   __syncthreads();
   return combine(threadIdx.x % kWarp < blockDim.x / kWarp ? of_warp[threadIdx.x % kWarp] : neutral);
@@ -172,8 +172,8 @@ __device__ A block_sum(A x) {
 }
 inline __device__ float block_max(float x) { return block_reduce(x, -INFINITY, WarpMax()); }
 
-// A condition on data, where a kernel cannot return an error: on emu an Error, on a GPU a printed sentence
-// and the end of the program's work there. The sentence: before, value, after, row.
+// Checks a condition on data inside a kernel, which cannot return an error. On emu it throws an Error; on a
+// GPU it prints a message and ends the program's work there. The message: before, value, after, row.
 inline __device__ void device_check(bool ok, const char* before, int64_t value, const char* after,
                                     int64_t row) {
   if (ok) return;
@@ -185,8 +185,8 @@ inline __device__ void device_check(bool ok, const char* before, int64_t value, 
 #endif
 }
 
-// visit_gpu() inside a kernel, where each item of a list has a dtype of its own. The launch has refused the
-// others by a sentence; there is none here, because printing takes registers.
+// visit_gpu() inside a kernel, where each item of a list has its own dtype. The launch has rejected other
+// dtypes with a message; on a GPU there is no message here, because printing takes registers.
 template <class F>
 __device__ void visit_in_kernel(DType t, F&& f) {
   switch (t) {
@@ -202,7 +202,7 @@ __device__ void visit_in_kernel(DType t, F&& f) {
   }
 }
 
-// todo(), which a stubbed exercise calls, for lines of a kernel.
+// todo(), which a stubbed exercise calls, inside a kernel.
 template <class... Unused>
 __device__ void device_todo(const char* exercise, const char* what, const Unused&... unused) {
 #ifdef __CUDACC__

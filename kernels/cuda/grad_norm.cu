@@ -2,7 +2,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-// A part of the list of gradients, as the argument of a launch (which takes at most 4 KB).
+// A part of the list of gradients, as the argument of a launch (arguments have at most 4 KB).
 struct GradChunk {
   static constexpr int kMost = 128;
   int count;
@@ -10,8 +10,8 @@ struct GradChunk {
   int64_t sizes[kMost];
 };
 
-// What this thread sums of one gradient. In fp64: squares of fp32 would overflow from 2^64 on. Many loads of
-// a thread are under way at once, because there are few threads: the number of blocks is fixed.
+// This thread's part of the sum of squares of one gradient. In fp64, because fp32 squares overflow from 2^64
+// on. A thread has many loads in flight, because there are few threads: the number of blocks is fixed.
 template <class T>
 static __device__ double sum_squares(const void* grad, int64_t n) {
   const T* g = static_cast<const T*>(grad);
@@ -24,7 +24,7 @@ static __device__ double sum_squares(const void* grad, int64_t n) {
   return sum;
 }
 
-// partial[b] <- what block b sums of the gradients of a chunk; with Add, added to the chunks before.
+// partial[b] <- block b's part of the sum over a chunk of gradients; with Add, plus that of earlier chunks.
 static __global__ void squares_kernel(GradChunk grads, double* partial, Write write) {
   double sum = 0;
   for (int i = 0; i < grads.count; ++i) {
@@ -50,7 +50,7 @@ static __global__ void norm_kernel(int64_t n, const double* sums, float max_norm
   for (int64_t i = 0; i < n; ++i) sum += sums[i];
   const double scale = s->loss_scale, norm = sqrt(sum) / scale;
   u->grad_norm = float(norm);
-  // A norm that is not a number must not hide behind a factor of 1: it is passed on.
+  // If the norm is NaN, the factor is NaN, too: a factor of 1 would hide the error.
   const double factor = max_norm / (norm + 1e-6);
   u->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }

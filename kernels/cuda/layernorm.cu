@@ -6,7 +6,7 @@ template <Write W, Write WStats, class T>
 __global__ void layernorm_fwd_kernel(int64_t cols, const T* a, const T* b, T* x, const T* gamma,
                                      const T* beta, T* y, float* stats, float eps) {
   const int64_t r = blockIdx.x, row = r * cols;
-  if (a)  // each thread reads the elements that it has written
+  if (a)  // no barrier after it: each thread reads only the elements that it has written
     for (int64_t c = threadIdx.x; c < cols; c += blockDim.x)
       store<Write::Set>(x, row + c, load(a, row + c) + load(b, row + c));
   const RowStatistics s = row_statistics(cols, x + row, eps);
@@ -17,7 +17,7 @@ __global__ void layernorm_fwd_kernel(int64_t cols, const T* a, const T* b, T* x,
   if (y) layernorm_row<W>(s, cols, x + row, gamma, beta, y + row);
 }
 
-// With a: x <- a + b first.
+// If `a` is given, x <- a + b first.
 static void normalize(const char* op, const Ctx& ctx, RowShape s, CBuf a, CBuf b, CBuf x, CBuf gamma,
                       CBuf beta, Out y, Out stats, float eps) {
   visit_gpu(op, x.t, [&]<class T>() {
@@ -40,7 +40,7 @@ void add_layernorm_fwd(const Ctx& ctx, RowShape s, CBuf a, CBuf b, CBuf gamma, C
   normalize("add_layernorm_fwd", ctx, s, a, b, {sum.p, sum.t}, gamma, beta, y, stats, eps);
 }
 
-// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; and dsum, if there is one.
+// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; plus dsum, if it is given.
 template <Write W, class T>
 __global__ void layernorm_bwd_kernel(int64_t cols, const T* x, const T* gamma, const float* stats,
                                      const T* dy, const T* dsum, T* dx) {

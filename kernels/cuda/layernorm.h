@@ -1,4 +1,4 @@
-// Layernorm of a row by its block.
+// The layernorm of a row, computed by the row's block.
 #pragma once
 #include "kernels/cuda/rows.h"
 
@@ -8,10 +8,10 @@ struct RowStatistics {
   float mean, rstd;
 };
 
-// Mean and 1/sqrt(var + eps) of a row, by its whole block, in two passes; the second finds the row in the
-// cache. It sums the differences to a first mean, so that a large mean does not cancel the variance away, and
-// corrects that mean by what is left of them (Chan, Golub & LeVeque 1983, "Algorithms for computing the
-// sample variance", eq. 1.7).
+// Mean and 1/sqrt(var + eps) of a row, computed by its whole block in two passes; the second finds the row in
+// the cache. It sums the differences from a first mean, so that a large mean does not cancel the variance,
+// and corrects the first mean by the mean of these differences (Chan, Golub & LeVeque 1983, "Algorithms for
+// computing the sample variance", eq. 1.7).
 template <class T>
 __device__ RowStatistics row_statistics(int64_t cols, const T* x, float eps) {
   float sum = 0, rest = 0, squares = 0;

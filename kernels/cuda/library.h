@@ -1,5 +1,5 @@
-// What NVIDIA's libraries need of the caller, for each GPU and each thread of the host. Who includes this has
-// GRADUS_GPU (compiler.h).
+// Handles for NVIDIA's libraries, one for each GPU and each thread of the host. A file that includes this one
+// must define GRADUS_GPU (compiler.h).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,14 +15,14 @@ namespace gradus::GRADUS_GPU {
 inline int current_gpu() {
   int id = 0;
   const cudaError_t e = cudaGetDevice(&id);
-  if (e != cudaSuccess) cudaGetLastError();  // CUDA keeps it for whoever asks next
+  if (e != cudaSuccess) cudaGetLastError();  // or the next call would report it
   check(e == cudaSuccess, "there is no GPU (", cudaGetErrorString(e),
         "); is its driver running (nvidia-smi)?");
   return id;
 }
 
-// One T for each GPU and thread: a handle belongs to a GPU, and serves one thread at a time. Made when first
-// asked for and never destroyed, because CUDA may be gone when the program ends.
+// One T for each GPU and thread: a handle belongs to a GPU, and serves one thread at a time. The first call
+// constructs the T. It is never destroyed, because CUDA may shut down earlier than the program.
 template <class T>
 T& of_gpu_and_thread() {
   static auto* const all = new std::map<std::pair<int, std::thread::id>, T>;

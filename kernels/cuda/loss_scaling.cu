@@ -14,7 +14,7 @@ void loss_scale(const Ctx& ctx, Out dloss) {
             [&]<class T>() { map_as<T>(ctx, "loss_scale", 1, dloss, LossScale{ctx.scalars}); });
 }
 
-// One thread each: the host need not read the norm back to decide.
+// One thread each. The GPU decides, so the host need not read the norm back.
 static __global__ void begin_update_kernel(StepScalars* s, UpdateScalars* u, bool clipped) {
   if (!clipped) u->clip_factor = 1;
   u->skip = s->growth_interval > 0 && !std::isfinite(u->grad_norm);

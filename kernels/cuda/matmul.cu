@@ -1,13 +1,13 @@
-// Matrix products by cuBLAS; on emu the CPU's product stands in (kernels/emu/matmul.cpp).
+// Matrix products by cuBLAS; on emu the CPU's matmul takes its place (kernels/emu/matmul.cpp).
 //
-// Sums are fp32: no TF32, and no 16-bit sums where cuBLAS cuts K into parts. The same call on the same GPU
-// gives the same bits: one stream, a workspace of our own, no atomics (cuBLAS's default).
+// Sums are fp32: no TF32, and no 16-bit sums if cuBLAS divides K into parts. The results of the same call on
+// the same GPU are bitwise equal: one stream, a workspace of our own, no atomics (cuBLAS's default).
 //
-// Write::Add is cuBLAS's beta = 1. The contract, C <- round(C + alpha sum), holds as far as cuBLAS goes: it
-// may choose another algorithm than for Set (the sum then differs in its last bits), alpha other than 1 may
-// be multiplied in the same fma, and to a C of 16 bits it may add round(alpha sum): on an H200 in every
-// fourth shape, as PyTorch does with the same library. CUBLAS_COMPUTE_32F_PEDANTIC rounds once, at a 24th of
-// the speed.
+// Write::Add is cuBLAS's beta = 1. cuBLAS does not always keep the contract, C <- round(C + alpha sum). It
+// may choose a different algorithm than for Set (then the sum differs in its last bits), it may multiply by
+// an alpha other than 1 in the same fma, and it may add round(alpha sum) to a 16-bit C. On an H200 the last
+// happens for every fourth shape; PyTorch does the same with this library. CUBLAS_COMPUTE_32F_PEDANTIC rounds
+// once, at a 24th of the speed.
 #include <cublas_v2.h>
 
 #include "kernels/cuda/gpu.h"
@@ -21,7 +21,7 @@ static void ok(cublasStatus_t status, const char* what) {
         status == CUBLAS_STATUS_ALLOC_FAILED ? "; is the GPU's memory full?" : "");
 }
 
-// Made by the first product of a GPU and thread; making one takes longer than many products.
+// The first product of a GPU and thread creates the handle, which takes longer than many products.
 static cublasHandle_t handle_for(const Ctx& ctx) {
   cublasHandle_t& handle = of_gpu_and_thread<cublasHandle_t>();
   if (!handle) {
@@ -32,8 +32,8 @@ static cublasHandle_t handle_for(const Ctx& ctx) {
        "set its arithmetic");
     handle = made;
   }
-  ok(cublasSetStream(handle, static_cast<cudaStream_t>(ctx.stream)), "take the device's stream");
-  ok(cublasSetWorkspace(handle, ctx.workspace, size_t(kWorkspaceBytes)), "take the device's workspace");
+  ok(cublasSetStream(handle, static_cast<cudaStream_t>(ctx.stream)), "use the device's stream");
+  ok(cublasSetWorkspace(handle, ctx.workspace, size_t(kWorkspaceBytes)), "use the device's workspace");
   return handle;
 }
 
@@ -47,16 +47,16 @@ static const char* at(CBuf x, int64_t element) { return x.as<char>() + element *
 void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
   if (!c.wanted()) return;
   check_matmul(s, a, b, c);
-  visit_gpu("matmul", a.t, [&]<class T>() {});  // refuses fp64
+  visit_gpu("matmul", a.t, [&]<class T>() {});  // rejects fp64
   if (s.M == 0 || s.N == 0) return;
-  // cuBLAS walks one batch dimension, the longer; the other is a loop.
+  // cuBLAS goes through the longer batch dimension, a loop goes through the other one.
   const bool outer_is_longer = s.batch[0].count > s.batch[1].count;
   const Batch &looped = s.batch[outer_is_longer], &walked = s.batch[!outer_is_longer];
   const float alpha = s.alpha, beta = c.w == Write::Add ? 1 : 0;
   const cublasHandle_t handle = handle_for(ctx);
-  const auto ld = [](int64_t rows_apart) { return std::max<int64_t>(rows_apart, 1); };  // 0 where K is
-  // cuBLAS stores columns one after another; so stored, our rows are the transposed matrices, and
-  // C^T = op(B)^T op(A)^T: the same call with A and B, M and N exchanged.
+  const auto ld = [](int64_t rows_apart) { return std::max<int64_t>(rows_apart, 1); };  // it is 0 if K is
+  // cuBLAS's matrices are column-major. Read in this way, our row-major matrices are transposed, and
+  // C^T = op(B)^T op(A)^T: the call has A and B, M and N exchanged.
   for (int64_t i = 0; i < looped.count; ++i)
     ok(cublasGemmStridedBatchedEx_64(
            handle, cublas_op(s.tb), cublas_op(s.ta), s.N, s.M, s.K, &alpha, at(b, i * looped.stride_b),

@@ -13,7 +13,7 @@ struct Direction {
   }
 };
 
-// The next momentum, and of each block the sum of the squares of d. The number of blocks is fixed.
+// The new momentum, and each block's sum of the squares of d. The number of blocks is fixed.
 static __global__ void momentum_kernel(Direction x, double* partial) {
   if (x.scalars->skip) return;
   double sum = 0;
@@ -25,7 +25,7 @@ static __global__ void momentum_kernel(Direction x, double* partial) {
 #pragma unroll
     for (int k = 0; k < kEach; ++k) m[k] = x.blend(m[k], g[k]);
     write(x.m, first, x.n, m);
-    read(x.m, first, x.n, m);  // as it was rounded
+    read(x.m, first, x.n, m);  // the rounded values
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const double d = x.blend(m[k], g[k]);  // 0 past the end, where both are 0

@@ -1,16 +1,16 @@
-// What the optimizers share: a list of parameters as the argument of a launch, and elements of any mix of
-// dtypes.
+// Shared by the optimizers: a list of parameters as the argument of a launch, and access to elements of any
+// mix of dtypes.
 #pragma once
 #include "kernels/cuda/gpu.h"
 
 namespace gradus::GRADUS_GPU {
 
 constexpr int kEach = 4;                  // elements that a thread has in registers at a time
-constexpr int kGroup = kEach * kThreads;  // ... and a block
+constexpr int kGroup = kEach * kThreads;  // elements that a block has in registers at a time
 constexpr int kPiece = 4 * kGroup;        // elements of one parameter that a block takes
 
-// A part of the list, by value (a launch takes at most 4 KB of arguments): the list itself is the host's. The
-// blocks first_block[i], ... up to that of the next item share the pieces of item i.
+// A part of the list, passed by value because the list itself is in host memory (a launch takes at most 4 KB
+// of arguments). The blocks from first_block[i] on, up to that of the next item, share the pieces of item i.
 struct ParamChunk {
   static constexpr int kMost = 28;
   int count;
@@ -18,11 +18,11 @@ struct ParamChunk {
   unsigned first_block[kMost];
 };
 
-// One launch for every 28 parameters; kernel's first argument is the chunk.
+// One launch for every 28 parameters; the kernel's first argument is the chunk.
 template <class Kernel, class... A>
 void launch_list(const Ctx& ctx, const char* name, ParamList list, Kernel kernel, A... args) {
   for (int64_t i = 0; i < list.count; ++i)
-    visit_gpu(name, list.items[i].value.t, [&]<class T>() {});  // refuses fp64
+    visit_gpu(name, list.items[i].value.t, [&]<class T>() {});  // rejects fp64
   for (int64_t at = 0; at < list.count; at += ParamChunk::kMost) {
     ParamChunk chunk = {};
     unsigned blocks = 0;
@@ -35,16 +35,16 @@ void launch_list(const Ctx& ctx, const char* name, ParamList list, Kernel kernel
   }
 }
 
-// The item of the running block: the last that begins at or before it (those without elements have no
-// blocks).
+// The item of the running block: the last item that begins at or before the block (items without elements
+// have no blocks).
 inline __device__ int item_of_block(const ParamChunk& chunk) {
   int i = 0;
   while (i + 1 < chunk.count && chunk.first_block[i + 1] <= blockIdx.x) ++i;
   return i;
 }
 
-// This thread's elements of a group, first, first + kThreads, ..., as fp32 and back. The dtype is looked up
-// once for all of them, so that their loads are under way together. What lies past the end reads as 0.
+// Reads and writes this thread's elements of a group, first, first + kThreads, ..., as fp32. One switch over
+// the dtype serves all of them, so that their loads are in flight together. Elements past the end read as 0.
 template <class T>
 __device__ void read_as(const void* p, int64_t first, int64_t n, float (&r)[kEach]) {
 #pragma unroll
@@ -69,8 +69,8 @@ inline __device__ void write(Out y, int64_t first, int64_t n, const float (&r)[k
   visit_in_kernel(y.t, [&]<class T>() { write_as<T>(y.p, first, n, r); });
 }
 
-// f(first, w) for each group of the running block's piece of parameter u: f changes this thread's weights of
-// it, in fp32. All threads go around alike, also those that have none left.
+// Calls f(first, w) for each group of the running block's piece of parameter u; f changes this thread's
+// weights of the group, in fp32. All threads call f equally often, even without elements of their own.
 template <class F>
 __device__ void update_weights(const ParamChunk& params, int item, const ParamUpdate& u, F f) {
   const Out updated = u.master.p ? u.master : u.value;

@@ -2,8 +2,8 @@
 
 namespace gradus::GRADUS_GPU {
 
-// A thread block works on a piece of a block of elements: blockIdx.y of gridDim.y of block blockIdx.x. Pieces
-// begin with an even element.
+// A thread block works on a piece of a quantization block: piece blockIdx.y of gridDim.y pieces of block
+// blockIdx.x. Pieces begin with an even element.
 struct Piece {
   int64_t begin, end;
   __device__ explicit Piece(const QuantShape& s) {
@@ -18,7 +18,7 @@ static unsigned threads_for(const QuantShape& s) {
 static dim3 pieces_of(const QuantShape& s) { return {unsigned(s.blocks()), unsigned(cost::quant_pieces(s))}; }
 
 static __device__ Limits of_all_threads(const Limits& mine) {
-  // The largest as fp32, in which NaN has no order: infinity tells as much.
+  // The maximum of fp32 numbers, where NaN has no order. Infinity replaces NaN: its scale is infinite, too.
   const bool finite = mine.magnitude < 0x7F800000;
   const float magnitude = block_max(finite ? std::bit_cast<float>(mine.magnitude) : INFINITY);
   Limits all;

@@ -2,7 +2,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-// A row's block computes its rstd, then finds the row in the cache.
+// A row's block computes rstd first; then it finds the row in the cache.
 template <Write W, Write WStats, class T>
 __global__ void rmsnorm_fwd_kernel(int64_t cols, const T* x, const T* gamma, T* y, float* stats, float eps) {
   const int64_t r = blockIdx.x, row = r * cols;

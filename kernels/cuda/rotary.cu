@@ -2,8 +2,8 @@
 
 namespace gradus::GRADUS_GPU {
 
-// The table: for each position dims/2 cosines, then as many sines. The angles are taken in fp64: fp32's t
-// base^(-2i/dims) is off by up to 1e-4 at t = 2048.
+// The table has, per position, dims/2 cosines, then dims/2 sines. The angles are computed in fp64: in fp32,
+// t base^(-2i/dims) has an error of up to 1e-4 at t = 2048.
 struct RotaryAngles {
   RotaryShape s;
   __device__ float operator()(int64_t i) const {

@@ -1,18 +1,18 @@
-// What kernels over rows share: the width of a block that walks along a row, the sum of a row's exponentials,
-// and sums down the columns.
+// Shared by kernels over rows: the width of a row's block, the sum of a row's exponentials, and the sums of
+// columns.
 #pragma once
 #include "kernels/cuda/gpu.h"
 
 namespace gradus::GRADUS_GPU {
 
-// A row's block: threads side by side take columns side by side, then step on by the block's width. Whole
-// warps, and few of them where the row is short.
+// The threads of a row's block. Adjacent threads take adjacent columns, then move on by the block's width.
+// The block has whole warps, and few of them if the row is short.
 inline unsigned row_threads(int64_t cols) {
   return unsigned(std::clamp<int64_t>((cols + kWarp - 1) / kWarp * kWarp, kWarp, kThreads));
 }
 
-// e^(x - shift), where a shift of -infinity, that of a row of nothing else, counts as zero: -inf - -inf would
-// not be a number.
+// e^(x - shift). A shift of -infinity, which a row of only -infinity has, counts as 0, because -inf - -inf is
+// NaN.
 inline __device__ float shifted_exp(float x, float shift) {
   return expf(x - (shift == -INFINITY ? 0.0f : shift));
 }
@@ -22,9 +22,9 @@ struct ExpSum {
   float shift, sum;
 };
 
-// All threads of the row's block must call it, all get the result. The row is read once: each thread rescales
-// its sum whenever it meets a larger element (Milakov & Gimelshein 2018, "Online normalizer calculation for
-// softmax", alg. 3). NaN passes over the maxima and reaches the sum; a row of -infinity only has sum 0.
+// All threads of the row's block must call it; all get the result. The row is read once: each thread rescales
+// its sum whenever it finds a larger element (Milakov & Gimelshein 2018, "Online normalizer calculation for
+// softmax", alg. 3). NaN does not become the maximum, but reaches the sum; a row of only -infinity has sum 0.
 template <class T>
 __device__ ExpSum exp_sum(int64_t cols, const T* x) {
   float max = -INFINITY, sum = 0;
@@ -40,9 +40,9 @@ __device__ ExpSum exp_sum(int64_t cols, const T* x) {
   return {shift, block_sum(sum * shifted_exp(max, shift))};
 }
 
-// Sums down the columns, in two steps. First partition p of the rows sums into partial[k][p][column], for
-// each of F::kSums sums at once; f(row, column, sums) adds one element's part.
-constexpr int kColumns = 64;  // of a block: narrow, because the grid is only columns / 64 by partitions
+// Sums of columns, in two steps. First, partial[k][p][column] <- the sum over partition p of the rows, for
+// all F::kSums sums k at once; f(row, column, sums) adds one element's part.
+constexpr int kColumns = 64;  // of a block: few, because the grid has only columns / 64 x partitions blocks
 template <class F>
 __global__ void partial_sums_kernel(RowShape s, float* partial, F f) {
   const int64_t c = int64_t(blockIdx.x) * kColumns + threadIdx.x, p = blockIdx.y, P = gridDim.y;

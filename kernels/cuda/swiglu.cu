@@ -2,7 +2,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-// A block takes a row of y, and the gates and values of it.
+// A block takes a row of y with its gates and values.
 template <Write W, class T>
 __global__ void swiglu_fwd_kernel(int64_t cols, const T* x, T* y) {
   const T *gate = x + blockIdx.x * 2 * cols, *value = gate + cols;

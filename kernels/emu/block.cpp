@@ -8,18 +8,18 @@
 namespace gradus::emu {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kStackBytes = 256 << 10;  // red zones around every local variable
-constexpr int64_t kGuard = 0;              // of the shared memory: AddressSanitizer sees more
+constexpr size_t kStackBytes = 256 << 10;  // room for red zones around every local variable
+constexpr int64_t kGuard = 0;              // none: AddressSanitizer finds all writes past shared memory
 #else
 constexpr size_t kStackBytes = 64 << 10;
-constexpr int64_t kGuard = 64;  // bytes after the dynamic shared memory, which nobody may write
+constexpr int64_t kGuard = 64;  // bytes after the dynamic shared memory that no thread may write
 #endif
 
 Turns::Turns(Order order, int64_t n) : order(order), n(n) {
   if (order == Order::Reverse) first = n - 1, step = n - 1;
   if (order != Order::Shuffled) return;
   first = n / 3, step = 7919 % n;
-  while (std::gcd(step, n) != 1) ++step;  // without a common factor everybody has a turn
+  while (std::gcd(step, n) != 1) ++step;  // without a common factor the steps reach all n
 }
 int64_t Turns::before_warp(int64_t first_thread, int64_t lanes, int64_t now) const {
   if (order == Order::Forward) return (first_thread + n - 1) % n;
@@ -27,7 +27,7 @@ int64_t Turns::before_warp(int64_t first_thread, int64_t lanes, int64_t now) con
   return now;
 }
 
-// Whose turn it is: the next thread, in the present order, that can go on. nullptr: none.
+// The next thread, in the current order, that can run; nullptr if none can.
 Block::Thread* Block::next() {
   for (int64_t i = 0; i < count_; ++i) {
     last_ = turns_.after(last_);
@@ -37,7 +37,7 @@ Block::Thread* Block::next() {
   return nullptr;
 }
 
-// Called by a GPU thread that has set its state to one of waiting.
+// Called by a GPU thread that has set its state to a waiting one.
 void Block::pass_turn() {
   Thread& me = *running_;
   Thread* t = next();
@@ -50,7 +50,7 @@ void Block::pass_turn() {
   Fiber& mine = *me.fiber;
   continue_with(*t);
   mine.switch_to(*t->fiber);
-  // Back: whoever switched here has made this thread the running one.
+  // This thread continues: the thread that switched here has made it the running one.
 }
 
 // Gives a new thread a stack.
@@ -87,7 +87,7 @@ void Block::threads_main(void*) {
     } else {
       b.unused_.push_back(fiber);
       b.continue_with(*t);
-      fiber->switch_to(*t->fiber);  // for good: when this fiber is needed again, it is started anew
+      fiber->switch_to(*t->fiber);  // does not return: before this fiber is used again, it is restarted
     }
   }
 }
@@ -141,7 +141,7 @@ uint64_t Block::exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, He
   Thread* const warp = &threads_[first];
   me.where = &where, me.op = op, me.mask = mask, me.bits = bits, me.source = source;
   if (!(mask >> lane() & 1))
-    stop(name_of(me) + " calls a warp function at " + waiting(me) + " with a mask without itself");
+    stop(name_of(me) + " calls a warp function at " + waiting(me) + " with a mask that lacks its own lane");
   me.state = State::InWarp;
   const int wanted = std::popcount(lanes == 32 ? mask : mask & ((1u << lanes) - 1));
   bool all = ++meeting_[first / 32] >= wanted;
@@ -186,7 +186,7 @@ void Block::stop(const std::string& problem) {
   throw Error(std::string("emu: ") + launch_->kernel + ", block " + text(blockIdx) + ": " + problem);
 }
 
-// Nobody can go on: some wait for threads that have returned, or that wait elsewhere.
+// No thread can run: some wait for threads that have returned, or that wait at a different place.
 void Block::stop_because_stuck() {
   const Thread *waits = nullptr, *other = nullptr;
   for (const Thread& t : threads_) {
@@ -198,11 +198,11 @@ void Block::stop_because_stuck() {
   }
   std::string problem = name_of(*waits) + " waits at " + waiting(*waits) + " for ever: ";
   if (other && other->state == State::Done)
-    problem += name_of(*other) + " has returned without coming there";
+    problem += name_of(*other) + " has returned without reaching it";
   else if (other)
     problem += name_of(*other) + " waits at " + waiting(*other);
   else
-    problem += "not all lanes of its mask come there";
+    problem += "not all lanes of its mask reach it";
   stop((waits->state == State::AtBarrier ? "divergent barrier: " : "deadlock in a warp: ") + problem);
 }
 

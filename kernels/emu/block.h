@@ -1,4 +1,4 @@
-// One block of GPU threads, running on one CPU thread: whose turn it is, who waits for whom.
+// A block of GPU threads that runs on one CPU thread: its scheduler, and the barriers between its threads.
 #pragma once
 #include <memory>
 #include <sstream>
@@ -21,22 +21,22 @@ inline dim3 place(int64_t i, const dim3& d) {
 }
 
 // An order of n things, the blocks of a launch or the threads of a block: the i-th is (first + i step) mod n.
-// Shuffled: in steps that look random.
+// Shuffled: the step is such that the order looks random.
 struct Turns {
   Turns(Order order, int64_t n);
   int64_t operator()(int64_t i) const { return (first + i * step) % n; }
   int64_t after(int64_t thing) const { return thing + step < n ? thing + step : thing + step - n; }
   int64_t before_first() const { return (first + n - step) % n; }
-  // After whose turn the threads of a warp that has just met go on. Forward and Reverse: at once, so that a
-  // warp runs ahead of the others as far as it can, to the next __syncthreads. Shuffled: when everybody else
-  // has had a turn (`now`), so that all warps go side by side.
+  // When the lanes of a warp have met, they continue after the turn of the returned thread. Forward and
+  // Reverse: at once, so a warp runs ahead of the others as far as it can, to the next __syncthreads.
+  // Shuffled: when all other threads have had a turn (`now`), so all warps advance together.
   int64_t before_warp(int64_t first_thread, int64_t lanes, int64_t now) const;
   Order order;
   int64_t n, first = 0, step = 1;
 };
 
-// The block that a CPU thread is running. Its GPU threads are started one after the other, each on the stack
-// of the one before if that has finished, so that kernels that never wait need a single stack.
+// The block that a CPU thread is running. Its GPU threads start one after the other. A thread takes over the
+// stack of the previous thread if that has finished, so kernels that never wait need a single stack.
 class Block {
  public:
   // Runs block number `block` of a launch to its end.
@@ -56,15 +56,15 @@ class Block {
   struct Thread {
     State state = State::New;
     Fiber* fiber = nullptr;
-    const Where* where = nullptr;  // the function it waits in, whose argument this is
-    WarpOp op{};                   // InWarp: what it waits for, and its part in it
+    const Where* where = nullptr;  // where the thread waits; an argument of the function in which it waits
+    WarpOp op{};                   // InWarp: the warp function, and below its arguments and result
     uint32_t mask = 0;
     uint64_t bits = 0, result = 0;
     int source = 0;
     dim3 index;
   };
 
-  static void threads_main(void*);  // what every fiber runs
+  static void threads_main(void*);  // the function of every fiber
   Thread* next();
   void pass_turn();
   void start(Thread& t);
@@ -82,13 +82,13 @@ class Block {
   Thread* running_ = nullptr;
   Turns turns_{Order::Forward, 1};
   int64_t count_ = 0, done_ = 0, at_barrier_ = 0;
-  int64_t last_ = 0;                // the thread that had its turn last
-  int meeting_[32];                 // how many lanes of each warp are InWarp
-  const Where* barrier_ = nullptr;  // that of the first thread there
+  int64_t last_ = 0;                // the thread that had the last turn
+  int meeting_[32];                 // the number of lanes of each warp that are InWarp
+  const Where* barrier_ = nullptr;  // the barrier that the first waiting thread reached
   Fiber outside_;                   // the CPU thread itself
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> unused_;
-  std::unique_ptr<char[]> shared_;  // exactly as long as asked for under AddressSanitizer, else with a guard
+  std::unique_ptr<char[]> shared_;  // dynamic shared memory, and a guard unless under AddressSanitizer
   std::exception_ptr error_;
 };
 

@@ -6,7 +6,7 @@
 
 namespace gradus::emu {
 
-constexpr int64_t kMostThreads = 1024, kMostShared = 227 << 10;  // of a block, on an H100
+constexpr int64_t kMostThreads = 1024, kMostShared = 227 << 10;  // limits of a block on an H100
 
 static Order order_now = Order::Forward;
 static int64_t launches_so_far = 0;
@@ -22,7 +22,7 @@ int lane() { return Block::current().lane(); }
 
 void launch(const Launch& l, void (*call)(const void*), const void* arguments) {
   const auto limit = [&](int64_t value, int64_t most, const char* what) {
-    check(value > 0 && value <= most, "emu: ", l.kernel, ": ", what, " is ", value, "; a GPU takes 1 to ",
+    check(value > 0 && value <= most, "emu: ", l.kernel, ": ", what, " is ", value, "; a GPU allows 1 to ",
           most);
   };
   limit(l.grid.x, INT32_MAX, "grid.x");
@@ -34,7 +34,7 @@ void launch(const Launch& l, void (*call)(const void*), const void* arguments) {
   ++launches_so_far;
   const Turns blocks(order_now, volume(l.grid));
   cpu::parallel_for(blocks.n, 1, [&](int64_t begin, int64_t end) {
-    loaded_here = stored_here = 0;  // what a launch that failed has left
+    loaded_here = stored_here = 0;  // not 0 after a launch that failed
     for (int64_t b = begin; b < end; ++b) Block::current().run(l, call, arguments, blocks(b), order_now);
     collect_traffic();
   });

@@ -1,11 +1,11 @@
-// What a CUDA kernel's source needs to be compiled by an ordinary C++ compiler and run on the CPU: the words
-// of CUDA C++ that the kernels of kernels/cuda use, and launch().
+// With this header, an ordinary C++ compiler compiles a CUDA kernel for the CPU: it defines the words of CUDA
+// C++ that the kernels of kernels/cuda use, and launch().
 //
 // Every GPU thread is a fiber; the threads of a block take turns on one CPU thread, and a turn ends where
-// threads must wait for each other: at __syncthreads and the warp functions. So a thread that needs another's
-// value and forgot to wait for it sees it or not depending on the order of turns; set_order changes that
-// order, and whether a warp runs ahead of the others, and the tests compare the results. Blocks are spread
-// over the CPU's cores.
+// threads must wait for each other: at __syncthreads and the warp functions. So if a kernel lacks a barrier,
+// whether a thread sees the value of another thread depends on the order of turns. set_order changes that
+// order, and whether a warp runs ahead of the others; the tests compare the results. The CPU's cores share
+// the blocks.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -21,14 +21,14 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// A block runs on one CPU thread from its first instruction to its last, one block at a time.
+// A CPU thread runs one block at a time, from its first instruction to its last.
 #define __shared__ static thread_local
 
 struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-// Those of the running GPU thread.
+// The values of the running GPU thread.
 inline constinit thread_local dim3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim, gridDim;
 constexpr int warpSize = 32;
 struct alignas(16) float4 {
@@ -42,27 +42,27 @@ struct Launch {
   dim3 grid, block;
   int64_t shared_bytes;  // of dynamic shared memory
 };
-// Runs call(arguments) once for every GPU thread; returns when all have finished. Throws what a thread threw,
-// and an Error that names kernel, block and thread for a launch that a GPU would refuse, for threads that
-// wait for others that will not come, and for writes past the dynamic shared memory.
+// Runs call(arguments) once for every GPU thread; returns when all have finished. Rethrows a thread's
+// exception. Throws an Error that names the kernel if a GPU would reject the launch, if threads wait for
+// threads that will not arrive, and if the kernel writes past the dynamic shared memory.
 void launch(const Launch&, void (*call)(const void*), const void* arguments);
 template <class F>
 void launch(const Launch& l, const F& body) {
   launch(
       l, [](const void* f) { (*static_cast<const F*>(f))(); }, &body);
 }
-int64_t launches();  // so far, the running one among them
+int64_t launches();  // the number of launches so far, including the running one
 
 enum class WarpOp { Shuffle, Ballot, Sync };
 
-void* dynamic_shared();  // of the running block, filled with 0xFF bytes (NaN) when the block starts
+void* dynamic_shared();  // the running block's; filled with 0xFF bytes (NaN) when the block starts
 void wait_for_block(Here);
-// Waits for all lanes of `mask`. Shuffle: returns the bits that lane `source` gave. Ballot: the lanes whose
-// bits are not 0.
+// Waits for all lanes of `mask`. Shuffle: returns the bits that lane `source` gave. Ballot: returns the lanes
+// whose bits are not 0.
 uint64_t exchange(WarpOp, uint32_t mask, uint64_t bits, int source, Here);
 int lane();
 
-// shfl: a lane outside [0, width) of its group, or not in the warp, gives the caller's own value.
+// If the source lane is outside the warp or not in the mask, the result is the caller's own value.
 template <class T>
 T shuffle(uint32_t mask, T value, int source, bool inside, Here where) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);

@@ -1,4 +1,4 @@
-// What cuBLAS does on a GPU, the CPU's product does here.
+// On emu, the CPU's matmul takes the place of cuBLAS.
 #include "kernels/cpu/cpu.h"
 
 namespace gradus::emu {

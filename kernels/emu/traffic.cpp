@@ -11,7 +11,7 @@ namespace gradus::emu {
 
 namespace {
 
-struct Request {  // of a warp, while its lanes come one by one
+struct Request {  // of a warp, whose lanes make it one after the other
   Where where;
   int64_t count = 0;
   uintptr_t sectors[32] = {};  // the distinct ones
@@ -20,15 +20,15 @@ struct Request {  // of a warp, while its lanes come one by one
 // The counts of one CPU thread, which runs one block of GPU threads after another.
 struct Counter {
   Traffic total;
-  int64_t launch = 0;  // and block: what `made` and `requests` are about
+  int64_t launch = 0;  // launch and block that `made` and `requests` belong to
   dim3 block;
-  int64_t made[1024];                 // by each GPU thread: the accesses so far
-  std::vector<Request> requests[32];  // of each warp
+  int64_t made[1024];                 // each GPU thread's number of accesses so far
+  std::vector<Request> requests[32];  // each warp's
 };
 
 struct AllCounters {
   std::mutex mutex;
-  std::deque<Counter> list;  // one for each CPU thread that has ever counted; they stay where they are
+  std::deque<Counter> list;  // one for each CPU thread that has ever counted; their addresses never change
 };
 AllCounters& all() {
   static AllCounters counters;
@@ -43,7 +43,7 @@ Counter& mine() {
   return *counter;
 }
 
-// The running GPU thread's next place in its warp's list of requests.
+// The next request, in the list of its warp, of the running GPU thread.
 Request& next_request(Counter& c, Where where) {
   if (c.launch != launches() || c.block.x != blockIdx.x || c.block.y != blockIdx.y ||
       c.block.z != blockIdx.z) {

@@ -1,7 +1,7 @@
 // Counted memory traffic of kernels on emu: what a GPU's profiler calls requests and sectors. The 32 lanes of
 // a warp execute a load together: one request, for which memory moves every 32-byte sector that some lane
-// touches. Lanes side by side that read floats side by side need 4 sectors; lanes that read a column, 32.
-// Counted is what warps ask for. A GPU's caches answer a part of it.
+// touches. If adjacent lanes read adjacent floats, a request has 4 sectors; if lanes read a column, 32. All
+// requests of warps are counted, although on a GPU the caches serve a part of them.
 #pragma once
 #include <cstdint>
 
@@ -24,17 +24,17 @@ struct Traffic {
 };
 
 void reset_traffic();
-Traffic traffic();  // since then; the same whatever the order of threads and the number of CPU threads
+Traffic traffic();  // since reset_traffic(); the same for every order of threads and number of CPU threads
 
-// What kernels/cuda/counted.h calls for each access of a GPU thread. On emu the lanes of a warp come one
-// after the other: the k-th access of each makes the warp's k-th request. So a lane that skips an access that
-// others make must say so (wanted is false), or must have returned; lanes that are elsewhere are an Error.
+// kernels/cuda/counted.h calls these for each access of a GPU thread. On emu the lanes of a warp run one
+// after the other: the k-th accesses of all lanes are the warp's k-th request. So a lane that skips an access
+// of the others must pass wanted = false, or must have returned; accesses at different lines are an Error.
 enum class Access { Load, Store };
 void count_global(Access, const void* p, int64_t bytes, bool wanted, Where);
 void count_shared_load();
 
-// Every load() and store() of every kernel is counted, so that must be cheap: here on the CPU thread that
-// runs the block; emu::launch collects what a launch counted.
+// Every load() and store() of every kernel is counted, so counting must be cheap: the CPU thread that runs
+// the block counts in its own variables, and emu::launch collects the counts of a launch.
 constinit inline thread_local int64_t loaded_here = 0, stored_here = 0;
 inline void count_load(int64_t bytes) { loaded_here += bytes; }
 inline void count_store(int64_t bytes) { stored_here += bytes; }

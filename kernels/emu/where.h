@@ -1,5 +1,5 @@
-// A place in the source, as the default argument of a function: its caller's. (std::source_location is
-// younger than some compilers that can build everything else.)
+// A place in the source. The default argument Where::current() of a function is the place of its caller.
+// (std::source_location is younger than some compilers that can build everything else.)
 #pragma once
 #include <cstring>
 
@@ -15,8 +15,8 @@ struct Where {
     return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
   }
 };
-// How a function takes it. The copy of a Where that was just written, in two parts, waits until the stores
-// are done: that was half of a shuffle's time.
+// Functions take a Where by reference: a copy of a Where that was just written, in two parts, has to wait for
+// the stores, which took half of a shuffle's time.
 using Here = const Where&;
 
 }  // namespace gradus::emu

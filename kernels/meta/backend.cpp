@@ -1,4 +1,4 @@
-// The table that computes nothing: shapes, dtypes and memory are real, numbers are not there.
+// The table whose kernels compute nothing: shapes, dtypes and memory are real, but no values are written.
 #include "kernels/kernels.h"
 
 namespace gradus {

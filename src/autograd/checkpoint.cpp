@@ -1,6 +1,6 @@
-// Checkpointing: a segment of the tape drops what it saved, and makes it anew in the backward pass. Its nodes
-// stay where they are, with their slots and their uses of parameters; only the memory of the tensors that
-// they saved goes and comes. So the gradients are computed as without it, to the bit.
+// Checkpointing: a segment of the tape drops its saved tensors and recomputes them in the backward pass. Its
+// nodes stay on the tape, with their slots and their uses of parameters; only the memory of the saved tensors
+// is freed and refilled. So the gradients are bitwise equal to those without checkpointing.
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -11,24 +11,24 @@ namespace gradus {
 
 struct CheckpointSegment {
   std::function<Tensor(const Tensor&)> f;
-  size_t first_node;       // of the tape
-  uint32_t first_ordinal;  // of its random calls
-  uint64_t seed;           // and what else they draw from
+  size_t first_node;       // index on the tape
+  uint32_t first_ordinal;  // of its random ops
+  uint64_t seed;           // seed and first sample of the forward pass
   int64_t first_sample;
-  bool evaluates;  // nothing was dropped out
+  bool evaluates;  // dropout dropped nothing
   int64_t output;  // the slot of y
   struct Dropped {
-    size_t node;   // counted from the segment's first: the one whose op makes it,
-    bool output;   // as one of its outputs, or else of the tensors that it saves,
-    size_t index;  // this one
+    size_t node;   // its op computes the tensor; counted from first_node
+    bool output;   // true: it is an output of the op; false: a tensor that the op saves
+    size_t index;  // which of these
     Tensor tensor;
   };
   std::vector<Dropped> dropped;
 };
 
-constexpr std::string_view kWhere = "the backward pass makes it again; nothing else can read it";
+constexpr std::string_view kWhere = "the backward pass recomputes it; nothing else can read it";
 
-struct Enough {};  // ends a run of f that has made all that was dropped
+struct Enough {};  // ends a recomputation after the last dropped tensor
 
 Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) {
   Tape* const tape = current().tape();
@@ -41,7 +41,7 @@ Tensor Tape::checkpoint(const Tensor& x, const std::function<Tensor(const Tensor
   auto segment = std::make_shared<CheckpointSegment>(
       CheckpointSegment{f, first, dropout_ordinal_, c.seed, c.first_sample, c.evaluates(), 0, {}});
   const Tensor y = f(x);
-  // Nothing in it wants a gradient. (While an outer segment runs again, nodes are counted, not recorded.)
+  // Nothing in f wants a gradient. (While an outer segment is recomputed, nodes are counted, not recorded.)
   if (nodes_.size() == first && remade_nodes_ == remade) return y;
   segment->output = y.slot.id;
   if (!remade_) drop_saved(*segment, x, y);
@@ -52,11 +52,11 @@ Tensor Tape::checkpoint(const Tensor& x, const std::function<Tensor(const Tensor
   return y;
 }
 
-// Drops what the segment's nodes have saved and what was made in them, and notes which op makes it. Its input
-// and its output stay: what comes before and after it reads them.
+// Drops the activations that the segment's nodes saved, and notes which op computes each. The segment's input
+// and output stay, because other nodes read them.
 void Tape::drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor& y) {
   const size_t first = segment.first_node;
-  std::unordered_map<int64_t, std::pair<size_t, size_t>> made_by;  // slot of an output -> node, which output
+  std::unordered_map<int64_t, std::pair<size_t, size_t>> made_by;  // slot of an output -> (node, output)
   for (size_t i = first; i < nodes_.size(); ++i)
     for (size_t k = 0; k < nodes_[i].outputs.size(); ++k)
       made_by[nodes_[i].outputs[k].slot.id] = {i - first, k};
@@ -70,15 +70,14 @@ void Tape::drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor&
       const auto maker = made_by.find(t.slot.id);
       if (maker != made_by.end())
         segment.dropped.push_back({maker->second.first, true, maker->second.second, t});
-      else if (!t.slot.wanted())  // made by the op that saves it; with another slot it is from before the
-                                  // segment
+      else if (!t.slot.wanted())  // computed by the op that saves it; a slot means: from before the segment
         segment.dropped.push_back({i - first, false, k, t});
     }
   for (CheckpointSegment::Dropped& d : segment.dropped)
     if (!d.tensor.storage().dropped()) d.tensor.storage().drop(kWhere);
 }
 
-// For one more run of the segment, in which all that is random is as it was.
+// The tape of a recomputation, in which random ops draw the same numbers as in the forward pass.
 Tape::Tape(CheckpointSegment& remade, const Tape& first_time)
     : Recording(this, remade.evaluates ? Dropout::None : Dropout::AsAsked),
       remade_(&remade),
@@ -87,11 +86,11 @@ Tape::Tape(CheckpointSegment& remade, const Tape& first_time)
   step_ = first_time.step_;
 }
 
-// The segment's next op has run again.
+// Called when the segment's next op was recomputed.
 void Tape::take_remade(const Node& node, const std::vector<Tensor>& y) {
   const std::string_view before = first_time_->nodes_[remade_->first_node + remade_nodes_].op;
-  check(before == node.op, "checkpoint: op ", remade_nodes_, " of the function was ", before, ", and is ",
-        node.op, " when it runs again; it may depend on x, parameters and data only");
+  check(before == node.op, "checkpoint: op ", remade_nodes_, " of the function was ", before, ", but is ",
+        node.op, " when it is recomputed; the function may depend on x, parameters and data only");
   bool enough = true;
   for (CheckpointSegment::Dropped& d : remade_->dropped) {
     if (d.node == remade_nodes_) {
@@ -108,7 +107,7 @@ void Tape::remake(const Node& checkpoint, const std::unordered_map<int64_t, Tens
   CheckpointSegment& segment = *checkpoint.segment;
   // Nothing depends on y, or nothing was dropped.
   if (!pending.contains(segment.output) || segment.dropped.empty()) return;
-  struct Before {  // what the context had comes back, also if f throws
+  struct Before {  // restores the context, also if f throws
     Context& c;
     uint64_t seed;
     int64_t first_sample;
@@ -121,8 +120,8 @@ void Tape::remake(const Node& checkpoint, const std::unordered_map<int64_t, Tens
   } catch (const Enough&) {
     return;
   }
-  fail("checkpoint: the function made ", again.remade_nodes_, " ops when it ran again, fewer than before; ",
-       "it may depend on x, parameters and data only");
+  fail("checkpoint: the function made ", again.remade_nodes_,
+       " ops when it was recomputed, fewer than before; it may depend on x, parameters and data only");
 }
 
 }  // namespace gradus

@@ -19,7 +19,7 @@ static double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return double(sum);
 }
 
-// The tape's gradient of every input, given the upstream gradient dy (drawn here, once the shape of y is
+// The tape's gradient of every input for the upstream gradient dy (drawn here, because the shape of y must be
 // known).
 static std::vector<std::vector<double>> tape_gradients(const GradcheckFunction& f,
                                                        const std::vector<GradcheckInput>& inputs,
@@ -36,7 +36,7 @@ static std::vector<std::vector<double>> tape_gradients(const GradcheckFunction& 
   std::vector<std::vector<double>> gradients;
   for (size_t i = 0; i < x.size(); ++i) {
     check(leaves[i].grad.defined() == inputs[i].trains, "gradcheck: input ", i,
-          inputs[i].trains ? " received no gradient" : " received a gradient that nobody wants");
+          inputs[i].trains ? " received no gradient" : " received a gradient, but it does not train");
     gradients.push_back(inputs[i].trains ? to_host<double>(leaves[i].grad) : std::vector<double>());
   }
   return gradients;
@@ -66,7 +66,7 @@ GradcheckResult gradcheck(const GradcheckFunction& f, std::vector<GradcheckInput
     for (size_t e = 0; e < expected.size(); ++e) {
       const double allowed = 1e-6 * (std::abs(expected[e]) + rms) + 1e-10,
                    share = std::abs(got[i][e] - expected[e]) / allowed;
-      if (!(share <= result.worst)) {  // where anything is not finite, too
+      if (!(share <= result.worst)) {  // also true if a value is not finite
         result.worst = std::isfinite(share) ? share : INFINITY;
         std::ostringstream where;
         where << "input " << i << " " << inputs[i].shape << ", element " << e << ": expected " << expected[e]

@@ -25,7 +25,7 @@ Tensor unshared(const Tensor& x) {
   return copy;
 }
 
-// nullptr: the slot is no parameter's, or the parameter has ended.
+// nullptr: the slot does not belong to a parameter, or the parameter has ended.
 static Leaf* leaf_of(const Slot& slot) { return slot.leaf ? *slot.leaf : nullptr; }
 
 Tape::~Tape() {
@@ -43,7 +43,7 @@ void Tape::append(Node node, const std::vector<Tensor>& y) {
   nodes_.push_back(std::move(node));
 }
 
-// --check=nan. Reads the output back, so it is slow and only for finding the first bad op.
+// For --check=nan. Reads the output back, so it is slow: use it only to find the first bad op.
 static void check_all_finite(const char* op, const Tensor& y) {
   const std::vector<double> values = to_host<double>(y);
   for (size_t i = 0; i < values.size(); ++i)
@@ -125,7 +125,7 @@ void Grads::pass(int input, const Tensor& dy) {
     pending_[to.slot.id] = dy;
     return;
   }
-  // An early gradient, which the node has saved, was made to be the leaf's.
+  // An early gradient, which the node has saved, becomes the leaf's gradient.
   const auto is_dy = [&](const Saved& s) {
     return s.tensor.defined() && &s.tensor.storage() == &dy.storage();
   };
@@ -145,9 +145,9 @@ static void check_unchanged(const Node& node) {
           "backward needs the old values");
 }
 
-// The gradients that have been added up for a node's outputs, each in the output's own shape: who used it may
-// have seen it through a view. They want no gradient themselves. Undefined for an output that nothing depends
-// on; none at all if nothing depends on any.
+// Takes the summed gradients of a node's outputs, each in the output's own shape (an op may have used the
+// output through a view). They want no gradient themselves. Undefined for an output on which nothing depends;
+// empty if nothing depends on any output.
 static std::vector<Tensor> take(std::unordered_map<int64_t, Tensor>& pending, const Node& node) {
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -199,7 +199,7 @@ void Tape::backward(const GradSlot& y, Tensor dy) {
       if (leaf && --leaf->uses == 0 && leaf->on_final) leaf->on_final(*leaf);
     }
   }
-  step_ = {};  // no random op is left
+  step_ = {};  // no random op is left to run
   check(pending.empty(), "backward: an op of this tape used a tensor that was made on another tape; ",
         "run the whole forward pass on one Tape");
 }

@@ -12,7 +12,7 @@
 namespace gradus {
 
 constexpr size_t kHelpColumn = 26;
-constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};  // each 1024 of the one before
+constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};  // each is 1024 of the one before it
 
 template <class... Parts>
 static void require(bool ok, const Parts&... parts) {
@@ -40,7 +40,7 @@ Args::Args(int argc, char** argv, std::string program, std::string about)
   }
 }
 
-// Adds a line to the help; returns what was given for the flag, or nullptr (always with --help).
+// Adds a line to the help text. Returns the flag as given, or nullptr (always with --help).
 Args::Given* Args::declare(const std::string& name, const std::string& left, const std::string& help) {
   declared_.push_back(name);
   help_ += left + std::string(left.size() < kHelpColumn ? kHelpColumn - left.size() : 1, ' ') + help + "\n";
@@ -85,11 +85,11 @@ double Args::number(const std::string& name, double fallback, const std::string&
   const std::string* text = take(name, number_text(fallback), help);
   const double value = text ? parse_number<double>(name, *text, "a number") : fallback;
   require(value >= least && value <= most, "--", name, "=", value, " is out of range; it can be ", least,
-          " to ", most);  // also refuses nan
+          " to ", most);  // rejects nan, too
   return value;
 }
 
-// As it would be typed: in the largest unit that needs no fraction.
+// The size as a user would type it: in the largest unit that needs no fraction.
 static std::string typed_bytes(int64_t bytes) {
   size_t unit = 0;
   for (; bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
@@ -133,7 +133,7 @@ bool Args::flag(const std::string& name, const std::string& help) {
 }
 
 void Args::done() {
-  flag("help", "this text");
+  flag("help", "show this help");
   if (wants_help_) {
     std::cout << program_ << ": " << about_ << "\n\n" << help_ << std::flush;
     std::exit(0);

@@ -1,5 +1,5 @@
-// Command-line flags, each declared where it is read: name, default, help, bounds. --help prints what was
-// declared.
+// Command-line flags, each declared where the program reads it: name, default, help, bounds. --help prints
+// all declarations.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace gradus {
 
-struct BadArguments : Error {  // programs end with status 2
+struct BadArguments : Error {  // programs then exit with status 2
   using Error::Error;
 };
 
@@ -32,7 +32,7 @@ class Args {
                      const std::vector<std::string>& words);
   bool flag(const std::string& name, const std::string& help);
 
-  // After the last declaration: prints the help and exits with 0 if --help was given; refuses unknown flags.
+  // After the last declaration: prints the help and exits with 0 if --help was given; rejects unknown flags.
   void done();
 
  private:

@@ -12,11 +12,11 @@
 namespace gradus {
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // which a regular file does not notice
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer does not block
   check(fd_ >= 0, path_, " cannot be opened: ", std::strerror(errno));
   struct stat status;
   const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!regular) ::close(fd_);  // a constructor that throws gets no destructor
+  if (!regular) ::close(fd_);  // after a throw in a constructor the destructor does not run
   check(regular, path_, " is no regular file (a folder, a pipe or a device?); name a file");
   bytes_ = status.st_size;
 }
@@ -41,7 +41,7 @@ void InputFile::read(int64_t position, int64_t bytes, void* out, const std::stri
 std::string read_text_file(const std::string& path, int64_t most) {
   const InputFile file(path);
   check(file.bytes() > 0, path, " is empty");
-  check(file.bytes() <= most, path, " has ", file.bytes(), " bytes; the most are ", most);
+  check(file.bytes() <= most, path, " has ", file.bytes(), " bytes; at most ", most, " are allowed");
   std::string text(size_t(file.bytes()), '\0');
   file.read(0, file.bytes(), text.data(), "the text");
   return text;

@@ -1,4 +1,4 @@
-// Reading a file that the user names: a regular one, or a sentence.
+// Reads a regular file that the user names; every failure is an Error with a sentence.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,17 +7,17 @@ namespace gradus {
 
 class InputFile {
  public:
-  // Refuses what cannot be opened or is no regular file; a pipe that nobody writes to is not waited for.
+  // Rejects a path that cannot be opened or is not a regular file. It does not wait for the writer of a pipe.
   explicit InputFile(std::string path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  int64_t bytes() const { return bytes_; }  // when it was opened
+  int64_t bytes() const { return bytes_; }  // when the file was opened
   int64_t bytes_now() const;
   int descriptor() const { return fd_; }
-  // All of these bytes, or an Error that names `what` they are and the byte where reading ended.
+  // Reads all of these bytes, or throws an Error that names them (`what`) and the byte where reading ended.
   void read(int64_t position, int64_t bytes, void* to, const std::string& what) const;
 
  private:
@@ -26,7 +26,7 @@ class InputFile {
   int64_t bytes_ = 0;
 };
 
-// The whole file; refuses an empty one, and one of more than `most` bytes.
+// Returns the whole file. Rejects an empty file and one of more than `most` bytes.
 std::string read_text_file(const std::string& path, int64_t most = INT64_MAX);
 
 }  // namespace gradus

@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-// The library holds several copies of a string or number while it reads it.
+// Rejects long strings and numbers, because the library holds several copies of one while it parses it.
 static void refuse_long_words(std::string_view text) {
   for (size_t i = 0, begin = 0, in_string = 0; i < text.size(); ++i) {
     if (text[i] == '"') in_string ^= 1;
@@ -21,17 +21,17 @@ static void refuse_long_words(std::string_view text) {
 void parse_fields(std::string_view text, size_t most,
                   const std::function<void(const std::string&, ParsedJson&)>& take, Objects objects) {
   using Event = ParsedJson::parse_event_t;
-  const size_t zero = text.find('\0');  // which the library takes for the end
-  check(zero == text.npos, "json: byte ", zero, " is zero; no JSON has one");
+  const size_t zero = text.find('\0');  // the library would end there
+  check(zero == text.npos, "json: byte ", zero, " is zero, which JSON does not allow");
   refuse_long_words(text);
-  std::unordered_set<std::string> names[64];  // of the fields of the object that is open at this level
+  std::unordered_set<std::string> names[64];  // per level: the field names of the open object
   std::string name;
   size_t values = 0;
   const auto look = [&](int depth, Event event, ParsedJson& parsed) {
     const bool is_object = event == Event::object_start, opens = is_object || event == Event::array_start;
-    check(depth > 0 || is_object || event == Event::object_end, "json: it is no object");
+    check(depth > 0 || is_object || event == Event::object_end, "json: the text is not an object");
     check(depth < 2 || !is_object || objects == Objects::Anywhere, "json: ", name,
-          " has an object deeper than in a field");
+          " has an object inside its value; only the whole value may be an object");
     check(depth < 64 || !opens, "json: more than 64 levels");
     if (is_object) names[depth] = {};
     if (event == Event::key) {
@@ -51,7 +51,7 @@ void parse_fields(std::string_view text, size_t most,
   try {
     const ParsedJson nothing = ParsedJson::parse(text, look);
   } catch (const ParsedJson::exception& e) {
-    fail("json: ", std::strchr(e.what(), ' ') + 1);  // after a word in brackets
+    fail("json: ", std::strchr(e.what(), ' ') + 1);  // without the library's tag in brackets
   }
 }
 

@@ -1,10 +1,10 @@
-// The worst of many numbers, where std::max would lose a NaN.
+// The larger of two numbers; unlike std::max it keeps a NaN.
 #pragma once
 #include <cmath>
 
 namespace gradus {
 
-// The larger of two; NaN if one of them is.
+// NaN if a or b is NaN.
 inline double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
 
 }  // namespace gradus

@@ -14,14 +14,14 @@
 namespace gradus {
 
 struct MappedFile::Mapping {
-  std::atomic<uintptr_t> begin{0}, end{0};  // both 0: free
-  std::atomic<bool> cut{false};             // there was no file where it was touched
+  std::atomic<uintptr_t> begin{0}, end{0};  // both 0: this entry is free
+  std::atomic<bool> cut{false};             // a page behind the end of the file was read
 };
 MappedFile::Mapping MappedFile::mappings_[64];
 static struct sigaction before;
 
-// Puts a page of zeros where there is no file any more; check_whole() says so later. Other faults go to the
-// handler before this one.
+// Maps a page of zeros where the file was cut off; check_whole() reports it later. Other faults go to the
+// handler that was installed before this one.
 void MappedFile::on_sigbus(int, siginfo_t* info, void*) {
   const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), at = uintptr_t(info->si_addr);
   for (Mapping& m : mappings_)
@@ -31,7 +31,7 @@ void MappedFile::on_sigbus(int, siginfo_t* info, void*) {
       if (mmap(there, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == there) return;
     }
   sigaction(SIGBUS, &before, nullptr);
-  raise(SIGBUS);  // after this
+  raise(SIGBUS);  // delivered when this handler returns
 }
 
 void MappedFile::handle_sigbus() {
@@ -58,7 +58,7 @@ MappedFile::MappedFile(const std::string& path) : file_(path) {
     return;
   }
   munmap(p, size_t(bytes()));
-  fail(path, " is not mapped: ", std::size(mappings_), " files are already, the most at a time");
+  fail(path, " cannot be mapped: ", std::size(mappings_), " files are mapped already, the maximum");
 }
 
 MappedFile::~MappedFile() {

@@ -1,4 +1,4 @@
-// A file that is mapped, not read: its bytes are memory, and come from the disk when they are touched.
+// A memory-mapped file: a page comes from the disk when the program first reads it.
 #pragma once
 #include <csignal>
 
@@ -8,7 +8,7 @@ namespace gradus {
 
 class MappedFile {
  public:
-  // As InputFile; refuses an empty file, too.
+  // Rejects the files that InputFile rejects, and empty files.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -17,14 +17,14 @@ class MappedFile {
   const std::string& path() const { return file_.path(); }
   int64_t bytes() const { return file_.bytes(); }  // when it was opened
   const char* data() const { return data_; }
-  // An Error if the file became shorter since, also if it has grown again: then what was touched behind its
-  // end was read as zeros (the operating system's SIGBUS is turned into that). To be called after bytes were
-  // used.
+  // An Error if the file is shorter than when it was opened, or if bytes behind its end were read before it
+  // grew again (they read as zeros, because the handler of SIGBUS maps zeros there). Call it after the bytes
+  // were used.
   void check_whole() const;
 
  private:
   struct Mapping;
-  static Mapping mappings_[64];  // all that are alive, for the handler, which may run in any thread
+  static Mapping mappings_[64];  // of all live objects, for the signal handler, which may run in any thread
   static void on_sigbus(int, siginfo_t* info, void*);
   static void handle_sigbus();
 

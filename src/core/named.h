@@ -1,4 +1,4 @@
-// Lists of things that have names.
+// Lists of items that have names.
 #pragma once
 #include <string>
 #include <string_view>
@@ -21,7 +21,7 @@ std::vector<std::string> names_of(const List& list) {
   return names;
 }
 
-// The one of this name; `what` they are, for the refusal.
+// The item with this name. `what` says in the error what the items are.
 template <class List>
 auto& named(std::string_view name, List& list, const char* what) {
   for (auto& x : list)

@@ -9,9 +9,9 @@
 
 namespace gradus {
 
-// How many letters must be changed, added or left out to make one word of the other (Levenshtein 1966).
+// How many letters must be changed, added or removed to turn one word into the other (Levenshtein 1966).
 inline size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // row[j]: from what was seen of a to the first j letters of b
+  std::vector<size_t> row(b.size() + 1);  // row[j]: from the letters of a so far to the first j of b
   std::iota(row.begin(), row.end(), size_t(0));
   for (size_t i = 0; i < a.size(); ++i) {
     size_t diagonal = std::exchange(row[0], i + 1);
@@ -24,7 +24,7 @@ inline size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Of `known`, which is not empty; of several equally near ones the first.
+// The nearest word of `known`, which is not empty; on a tie the first.
 inline std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   return *std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
     return edit_distance(a, word) < edit_distance(b, word);

@@ -40,8 +40,8 @@ void Progress::show(int64_t done, std::optional<double> loss, double now) {
   }
   char shown[64] = "";
   if (loss) std::snprintf(shown, sizeof shown, "  loss %.4f", *loss);
-  if (loss && std::isnan(*loss)) std::snprintf(shown, sizeof shown, "  loss no number");  // or on meta
-  // On a terminal: back to the start of the line, and erase what is left of the old one (ESC [ K).
+  if (loss && std::isnan(*loss)) std::snprintf(shown, sizeof shown, "  loss nan");  // never -nan
+  // On a terminal: returns to the start of the line and erases the rest of the old text (ESC [ K).
   std::fprintf(out_, "%s%s%s %s%s  %s left%s", terminal_ ? "\r" : "", what_.c_str(), bar.c_str(),
                counts.c_str(), shown, seconds_text(left).c_str(), terminal_ ? "\033[K" : "\n");
   std::fflush(out_);

@@ -15,7 +15,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` of `total`, with a loss where there is one; cheap: shown at most five times a second.
+  // Shows `done` of `total` and the loss, if given. Cheap: it writes to a terminal at most 5 times per
+  // second.
   void step(int64_t done, std::optional<double> loss = {});
   void done();  // ends the line, so that other output can follow
 

@@ -32,9 +32,9 @@ class Rng {
     return std::sqrt(-2 * std::log(u)) * std::cos(angle);
   }
   // Uniform in [0, n), without bias: the 2^64 mod n smallest draws, which would favour some values, are
-  // drawn again, so this may take more than one step of the counter.
+  // rejected, so this may take more than one step of the counter.
   uint64_t below(uint64_t n) {
-    check(n > 0, "rng: a number below 0 cannot be drawn");
+    check(n > 0, "rng: below(n) needs n of at least 1");
     const uint64_t rejected = (0 - n) % n;  // 2^64 mod n
     for (;;)
       if (const uint64_t x = bits64(); x >= rejected) return x % n;

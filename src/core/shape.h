@@ -32,7 +32,7 @@ class Shape {
     check(at >= 0 && at < rank_, "shape: dimension ", i, " of ", *this, " does not exist");
     return dims_[at];
   }
-  // The number of elements; refuses products that do not fit.
+  // The number of elements; rejects products that do not fit in an int64.
   int64_t numel() const {
     int64_t n = std::count(begin(), end(), 0) == 0;
     for (int i = 0; i < rank_; ++i)
@@ -40,7 +40,7 @@ class Shape {
             " has more elements than an int64 can count");
     return n;
   }
-  // Of so many elements of a dtype; refuses, in the name of `what`, more than fit.
+  // The bytes of this many elements of a dtype. `what` begins the error if they do not fit.
   int64_t bytes(DType t, std::string_view what = "shape") const {
     int64_t n = 0;
     check(!__builtin_mul_overflow(numel(), size_of(t), &n), what, ": ", *this, " of ", name_of(t),

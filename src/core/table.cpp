@@ -9,12 +9,12 @@
 
 namespace gradus {
 
-// Columns a string takes on a terminal: its UTF-8 characters, that is, bytes that do not continue one.
+// The columns of a string on a terminal: its UTF-8 characters, counted as bytes that do not continue one.
 static size_t width(std::string_view text) {
   return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// "12", "-1.5e-3", "1,024", "12.3 MiB", "50.0 %", "nan"; also a cell that is empty.
+// "12", "-1.5e-3", "1,024", "12.3 MiB", "50.0 %", "nan"; also an empty cell.
 static bool looks_numeric(std::string_view cell) {
   if (cell.empty() || cell == "nan" || cell == "inf" || cell == "-inf") return true;
   const size_t digit = cell[0] == '-' || cell[0] == '+' ? 1 : 0;
@@ -86,7 +86,7 @@ std::string count_text(int64_t n) {
 }
 
 std::string number_text(double x) {
-  if (std::isnan(x)) return "nan";  // whatever its sign
+  if (std::isnan(x)) return "nan";  // never "-nan"
   return format(x == std::floor(x) && std::abs(x) < 1e15 ? "%.0f" : "%.4g", x);
 }
 

@@ -1,4 +1,4 @@
-// UTF-8, as far as texts are looked at.
+// UTF-8: where a character ends.
 #pragma once
 #include <string_view>
 

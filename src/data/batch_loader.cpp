@@ -4,11 +4,11 @@
 
 namespace gradus {
 
-// Slots for each worker: a batch that it makes, and one that waits. And one for the batch that is copied.
+// Two slots per worker, for the batch that it makes and a finished one; and one for the batch being copied.
 static Shape shape_of(int64_t B, int64_t T, int64_t workers) {
   check(B >= 1 && T >= 1, "batch loader: batches of ", B, " sequences of ", T,
         " tokens; both must be at least 1");
-  return {2 * std::max<int64_t>(workers, 0) + 1, 2 * B, T};  // Prefetch refuses fewer than 0
+  return {2 * std::max<int64_t>(workers, 0) + 1, 2 * B, T};  // Prefetch rejects fewer than 0
 }
 
 BatchLoader::BatchLoader(int64_t B, int64_t T, int64_t workers, Fill fill)
@@ -51,7 +51,7 @@ void BatchLoader::begin_copy() {
 const TokenBatch& BatchLoader::next() {
   const ProfileRange range("data");
   if (step_ == 0) begin_copy();
-  device_.wait(*copies_);  // for this step's batch: then its memory on the host may be filled again
+  device_.wait(*copies_);  // for this step's batch: then its host memory may be refilled
   begin_copy();
   return batches_[step_ % 2];
 }

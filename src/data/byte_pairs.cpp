@@ -25,8 +25,8 @@ size_t first_piece(std::string_view text) {
   const size_t begin = text[0] == ' ' && text.size() > 1 ? 1 : 0;
   const Char first = first_char(text.substr(begin));
   if (first.is != CharClass::Space) return end_of_run(first.is, text, begin);
-  // White space: all of it at the end of the text; else all but its last character, which may belong to what
-  // follows.
+  // White space: all of it at the end of the text; else all but its last character, which may belong to the
+  // next piece.
   size_t last = 0, end = 0;
   while (end < text.size()) {
     const Char c = first_char(text.substr(end));
@@ -46,12 +46,12 @@ BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
     const auto [same, is_new] = ids.emplace(tokens_[id], int32_t(id));
     check(is_new, "byte pairs: tokens ", same->second, " and ", id, " are the same");
   }
-  std::vector<bool> made(tokens_.size());  // by no merge yet, but a byte needs none
+  std::vector<bool> made(tokens_.size());  // by an earlier merge, or because it is a byte
   for (int b = 0; b < 256; ++b) {
     const char byte = char(b);
     const auto found = ids.find(std::string_view(&byte, 1));
     check(found != ids.end(), "byte pairs: byte ", b,
-          " is no token; all 256 have to be tokens, because a text may have any byte");
+          " is not a token; all 256 must be tokens, because a text may have any byte");
     of_byte_[size_t(b)] = found->second;
     made[size_t(found->second)] = true;
   }
@@ -62,11 +62,11 @@ BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
       check(id >= 0 && id < vocabulary(), "byte pairs: merge ", rank, " is of token ", id, "; there are ",
             vocabulary(), " tokens");
       check(made[size_t(id)], "byte pairs: merge ", rank, " is of token ", id,
-            ", which is no byte and which no earlier merge makes");
+            ", which is not a byte and which no earlier merge makes");
     }
     const auto merged = ids.find(tokens_[size_t(left)] + tokens_[size_t(right)]);
     check(merged != ids.end(), "byte pairs: merge ", rank, " joins tokens ", left, " and ", right, " to ",
-          tokens_[size_t(left)].size() + tokens_[size_t(right)].size(), " bytes that are no token");
+          tokens_[size_t(left)].size() + tokens_[size_t(right)].size(), " bytes that are not a token");
     check(ranks_.emplace(Pair(left, right), int32_t(rank)).second, "byte pairs: merge ", rank,
           " repeats an earlier merge, ", left, " with ", right);
     made[size_t(merged->second)] = true;
@@ -74,15 +74,15 @@ BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
   }
 }
 
-// A queue has the merges that are possible. So a piece of n bytes takes n log n steps, however long it is.
+// A queue holds the possible merges, so a piece of n bytes takes about n log n steps.
 void BytePairs::encode_piece(std::string_view piece, std::vector<int32_t>& ids, MergeDropout* dropout) const {
   if (piece.empty()) return;
   struct Part {
-    int32_t id, rank;  // the rank of the pair that it begins; -1: that pair was not learned
+    int32_t id, rank;  // rank of its pair with the next part; -1: the pair was not learned
     Part *before, *next;
   };
   std::vector<Part> parts(piece.size());
-  using Candidate = std::pair<int32_t, Part*>;  // the least is merged next: of equal ranks the first part's
+  using Candidate = std::pair<int32_t, Part*>;  // the least is merged next; of equal ranks, the first part
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto find_rank = [&](Part* part) {
     const auto found = part->next ? ranks_.find({part->id, part->next->id}) : ranks_.end();
@@ -93,11 +93,11 @@ void BytePairs::encode_piece(std::string_view piece, std::vector<int32_t>& ids, 
     parts[i] = {of_byte_[uint8_t(piece[i])], -1, i > 0 ? &parts[i - 1] : nullptr,
                 i + 1 < parts.size() ? &parts[i + 1] : nullptr};
   for (Part& part : parts) find_rank(&part);
-  std::vector<Candidate> dropped;  // at this step
+  std::vector<Candidate> dropped;  // in this step
   while (!queue.empty()) {
     const auto [rank, part] = queue.top();
     queue.pop();
-    if (part->rank != rank) continue;  // a part of this pair was merged meanwhile
+    if (part->rank != rank) continue;  // a part of this pair has been merged since
     if (dropout && dropout->rng.uniform() < dropout->probability) {
       dropped.emplace_back(rank, part);
       continue;

@@ -1,7 +1,7 @@
 // Byte-pair encoding (Sennrich et al. 2016, "Neural machine translation of rare words with subword units";
 // of bytes: Radford et al. 2019, GPT-2). A text is split into pieces. Each piece begins as bytes; then the
-// pair of neighbours that was learned first is merged, again and again, until no pair of neighbours was
-// learned.
+// earliest learned pair among the pairs of neighbours is merged, repeatedly, until no pair of neighbours is a
+// learned one.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace gradus {
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 size_t first_piece(std::string_view text);
 
-// BPE-dropout (Provilkov et al. 2020, algorithm 1): at each step every possible merge is left out with this
-// probability, and the best of the others is made; if none is left, the piece is finished. So a word is seen
-// in several segmentations.
+// BPE-dropout (Provilkov et al. 2020, algorithm 1): at each step every possible merge is dropped with this
+// probability, and the best of the others is made; if none remains, the piece is finished. So the model sees
+// a word in several segmentations.
 struct MergeDropout {
   double probability;  // 0 to 1
   Rng rng;
@@ -38,19 +38,19 @@ class BytePairs {
   template <class Value>
   using ByPair = std::unordered_map<Pair, Value, HashOfPair>;
 
-  // The most frequent pair of neighbours in the text's pieces becomes a token, `merges` times, or until no
-  // pair occurs twice; of equally frequent pairs the one with the smaller ids. Tokens 0 to 255 are the bytes,
-  // in the order of byte_order(). 0 to 2^30 - 1 merges.
+  // Makes the most frequent pair of neighbours in the text's pieces a token, `merges` times (0 to 2^30 - 1),
+  // or until no pair occurs twice; of equally frequent pairs it takes the one with the smaller ids. Tokens 0
+  // to 255 are the bytes, in the order of byte_order().
   static BytePairs learn(std::string_view text, int64_t merges);
-  // tokens[id]: its bytes; all 256 single bytes are among the tokens. merges: pairs of tokens in the order in
-  // which they were learned; their bytes joined are a token, too. An Error says what does not fit.
+  // tokens[id]: the token's bytes; all 256 single bytes must be tokens. merges: pairs of tokens in the order
+  // in which they were learned; the joined bytes of a pair must be a token. An Error says what is wrong.
   BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges);
 
   int64_t vocabulary() const { return int64_t(tokens_.size()); }
   const std::vector<std::string>& tokens() const { return tokens_; }
   const std::vector<Pair>& merges() const { return merges_; }
 
-  std::string decode(const std::vector<int32_t>& ids) const;  // an Error for an id that is no token's
+  std::string decode(const std::vector<int32_t>& ids) const;  // an Error for an id without a token
 
   // Appends the tokens of one piece.
   void encode_piece(std::string_view piece, std::vector<int32_t>& ids, MergeDropout* dropout = nullptr) const;
@@ -58,19 +58,19 @@ class BytePairs {
  private:
   std::vector<std::string> tokens_;
   std::vector<Pair> merges_;
-  std::vector<int32_t> merged_;  // by rank, which is the index in merges_: the token that a merge makes
+  std::vector<int32_t> merged_;  // by rank (index in merges_): the token that a merge makes
   std::array<int32_t, 256> of_byte_;
   ByPair<int32_t> ranks_;
 };
 
-// Encodes texts, and remembers short pieces (in 4 MiB), as most pieces occur many times. Each thread needs an
-// encoder of its own; they can share the BytePairs, which must outlive them.
+// Encodes texts, with a cache of short pieces (4 MiB), because most pieces occur many times. Each thread
+// needs its own encoder; encoders can share the BytePairs, which must outlive them.
 class BytePairEncoder {
  public:
   explicit BytePairEncoder(const BytePairs& pairs) : pairs_(pairs), remembered_(kRemembered) {}
   std::vector<int32_t> encode(std::string_view text);
-  // Appends tokens of the text, piece by piece, until `ids` has at_least of them or the text ends. With
-  // dropout no piece is remembered.
+  // Appends tokens of the text, piece by piece, until `ids` has `at_least` tokens or more, or the text ends.
+  // With dropout the cache is not used.
   void encode(std::string_view text, size_t at_least, std::vector<int32_t>& ids,
               MergeDropout* dropout = nullptr);
 
@@ -84,7 +84,7 @@ class BytePairEncoder {
     std::array<int32_t, 8> ids;
   };
   const BytePairs& pairs_;
-  std::vector<Remembered> remembered_;  // by hash; a piece replaces the one that had its place
+  std::vector<Remembered> remembered_;  // the cache, by hash; a new piece replaces the old one
 };
 
 // GPT-2's files name a byte by a printable character: itself, or one from U+0100 on. byte_order()[id] is the
@@ -92,10 +92,10 @@ class BytePairEncoder {
 const std::array<uint8_t, 256>& byte_order();
 std::string character_of(uint8_t byte);
 
-// The folder's tokenizer.json, or else its merges.txt and vocab.json. Hugging Face's tokenizers reads and
-// writes both. Tokens that no merge makes, such as "<|endoftext|>", are tokens with these bytes that encoding
-// never gives; a vocab.json has to call them <...>, because others show that merges.txt was cut. An Error
-// names the file, and what in it does not fit.
+// Reads the folder's tokenizer.json or, without one, its merges.txt and vocab.json. Hugging Face's tokenizers
+// reads and writes both forms. Tokens that no merge makes, such as "<|endoftext|>", have these bytes, but
+// encoding never returns them; in vocab.json their names must be <...>, because any other name shows that
+// merges.txt was cut. An Error names the file and what is wrong in it.
 BytePairs load_byte_pairs(const std::string& folder);
 std::string merges_text(const BytePairs& pairs);
 std::string vocabulary_text(const BytePairs& pairs);

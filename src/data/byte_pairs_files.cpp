@@ -10,7 +10,7 @@ static bool is_printable(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
 }
 
-// The printable bytes, then the others, whose characters follow each other from U+0100 on.
+// The printable bytes, then the others, which have consecutive characters from U+0100 on.
 const std::array<uint8_t, 256>& byte_order() {
   static const std::array<uint8_t, 256> order = [] {
     std::array<uint8_t, 256> bytes{};
@@ -50,7 +50,7 @@ std::string merges_text(const BytePairs& pairs) {
 }
 
 static Json vocabulary_json(const BytePairs& pairs) {
-  Json::object_t vocabulary;  // a vector; put at its end, because to put by name looks at all
+  Json::object_t vocabulary;  // a vector; appends, because insertion by name searches all of it
   for (const std::string& token : pairs.tokens()) vocabulary.push_back({name_of(token), vocabulary.size()});
   return vocabulary;
 }

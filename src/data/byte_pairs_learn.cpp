@@ -1,5 +1,5 @@
-// Learning byte pairs. Counts are over the different pieces, each with the number of times that it occurs; a
-// merge changes only the counts of the pairs around it.
+// Learning byte pairs. Pairs are counted over the distinct pieces, each with the number of times that it
+// occurs; a merge changes only the counts of the pairs around it.
 #include <algorithm>
 #include <queue>
 
@@ -16,9 +16,9 @@ struct Piece {
 };
 struct Count {
   int64_t times = 0;
-  std::vector<int32_t> in;  // the pieces that have the pair, or had it; some more than once
+  std::vector<int32_t> in;  // the pieces that contain or contained the pair; some more than once
 };
-struct Candidate {  // as counted when it was put into the queue; counts only fall afterwards
+struct Candidate {  // with its count when it was put into the queue; counts only fall
   int64_t times;
   BytePairs::Pair pair;
   bool operator<(const Candidate& o) const { return times != o.times ? times < o.times : pair > o.pair; }
@@ -42,8 +42,8 @@ std::vector<Piece> pieces_of(std::string_view text) {
   return pieces;
 }
 
-// Merges the pair wherever the piece has it, from the left. Of the pairs around it, changed(pair, 1) is
-// called for each that comes, changed(pair, -1) for each that goes; the merged pair itself may be left out.
+// Merges the pair wherever it occurs in the piece, from the left. Calls changed(pair, 1) for each pair of
+// neighbours that appears, changed(pair, -1) for each that disappears; those of `pair` itself may be omitted.
 template <class Changed>
 void merge(std::vector<int32_t>& ids, const BytePairs::Pair& pair, int32_t merged, const Changed& changed) {
   // BEGIN SOLUTION 14.5
@@ -98,12 +98,12 @@ BytePairs BytePairs::learn(std::string_view text, int64_t merges) {
       if (count.times > 1) queue.push({count.times, best.pair});
       continue;
     }
-    // The token is new: where its bytes became one token before, they did so here, too, because pieces merge
-    // alike up to the ends of a token.
+    // The token is new: an earlier merge to the same bytes would have merged these, too, because pieces merge
+    // in the same way up to the ends of a token.
     const int32_t merged = int32_t(tokens.size());
     tokens.push_back(tokens[size_t(best.pair.first)] + tokens[size_t(best.pair.second)]);
     check(tokens.back().size() <= text.size(), "byte pairs: a token of ", tokens.back().size(),
-          " bytes, more than the text has; the pair was counted, and not merged where it stands");
+          " bytes, more than the text has; the pair was counted, but not merged where it occurs");
     learned.push_back(best.pair);
     const std::vector<int32_t> in = std::move(count.in);
     for (const int32_t p : in)

@@ -54,12 +54,12 @@ class Names {
           " is not two tokens with a space between them");
     add_merge(both.substr(0, space), both.substr(space + 1));
   }
-  // GPT-2's two files do not say which tokens are special. They have to be called <...>, so that the others
-  // show whether merges are missing.
+  // GPT-2's two files do not say which tokens are special. Special tokens must be named <...>, so that any
+  // other token without a merge shows that merges are missing.
   void check_made() const {
     for (const auto& [name, id] : ids_)
       check(made_.contains(id) || bytes_of(name).size() == 1 || (name.front() == '<' && name.back() == '>'),
-            "no merge makes the token ", Brief{name}, ", which is no <...>; was merges.txt cut?");
+            "no merge makes the token ", Brief{name}, ", which is not <...>; was merges.txt cut?");
   }
   BytePairs byte_pairs() const {
     std::vector<std::string> tokens(ids_.size());
@@ -84,12 +84,12 @@ class Names {
   std::vector<BytePairs::Pair> merges_;
 };
 
-// What a file asks for beyond the `known` fields has to be off.
+// Options beyond the `known` fields must be off.
 void check_off(const std::string& path, const ParsedJson& object,
                const std::unordered_set<std::string>& known) {
   for (const auto& [key, value] : object.items())
     check(known.contains(key) || value.empty() || value == false || value == "" || value == 0, path, key,
-          " is ", Brief{value}, ", which gradus does not do");
+          " is ", Brief{value}, ", which gradus does not support");
 }
 
 BytePairs read_tokenizer(const std::string& text) {
@@ -103,18 +103,18 @@ BytePairs read_tokenizer(const std::string& text) {
     const ParsedJson& part = file[field];
     const bool may_be_null = &part != &splitter;
     check(part.is_object() ? part.value("type", "") == "ByteLevel" : part.is_null() && may_be_null, field,
-          " is ", Brief{part}, "; gradus has ByteLevel only");
+          " is ", Brief{part}, "; gradus supports only ByteLevel");
   }
   check(!splitter.value("add_prefix_space", true),
-        "pre_tokenizer puts a space before a text; gradus does not: add_prefix_space has to be false");
-  check(splitter.value("use_regex", true), "pre_tokenizer does not split a text; use_regex has to be true");
+        "pre_tokenizer puts a space before a text; gradus does not: add_prefix_space must be false");
+  check(splitter.value("use_regex", true), "pre_tokenizer does not split a text; use_regex must be true");
   check_off("pre_tokenizer.", splitter, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
   const ParsedJson type = model.value("type", ParsedJson("BPE"));
-  check(type == "BPE", "model.type is ", Brief{type}, "; gradus has BPE only");
+  check(type == "BPE", "model.type is ", Brief{type}, "; gradus supports only BPE");
   check_off("model.", model, {"type", "vocab", "merges"});
   const ParsedJson &tokens = model.at("vocab"), &merges = model.at("merges"), &added = file["added_tokens"];
   check(tokens.is_object() && merges.is_array() && (added.is_array() || added.is_null()),
-        "model.vocab has to be an object, model.merges and added_tokens arrays");
+        "model.vocab must be an object, model.merges and added_tokens arrays");
   Names names;
   for (const auto& [name, id] : tokens.items()) names.add(name, id);
   for (const ParsedJson& merge : merges) {

@@ -52,7 +52,7 @@ struct Document {
   std::string path, bytes;
 };
 
-// Reads the files of a folder, or one file, by the rule of corpus.h, and counts what it leaves out.
+// Reads the files of a folder, or one file, by the rules of corpus.h, and counts the files that it skips.
 struct Collector {
   std::deque<Document> documents;  // a deque does not move them, so that views of their bytes stay valid
   size_t total = 0, empty = 0, not_text = 0, copies = 0, links = 0, unreadable = 0, special = 0;
@@ -92,7 +92,7 @@ struct Collector {
         bytes.resize(end);
         file.read(int64_t(begin), int64_t(end - begin), &bytes[begin], "text");
       };
-      read_up_to(std::min<size_t>(size, 1 << 16));  // enough to pass over large files of data
+      read_up_to(std::min<size_t>(size, 1 << 16));  // enough to recognize large files of data
       if (bytes.find('\0') == std::string::npos && total + size <= size_t(kMaxCorpusBytes)) read_up_to(size);
     } catch (const Error&) {
       return void(++unreadable);
@@ -126,8 +126,9 @@ struct Collector {
   }
 };
 
-// Which documents to hold out: going through the list, one is taken whenever the share taken so far has
-// fallen behind. Documents above 10 % of all bytes stay in training, and of the smaller ones at most half go.
+// Chooses the documents to hold out: takes the next one in the list whenever the share taken so far has
+// fallen behind. Documents above 10 % of all bytes stay in training; of the smaller ones at most half are
+// held out.
 std::vector<bool> choose_held_out(const std::deque<Document>& documents, size_t total) {
   const double target = 0.1 * double(total);
   double small_bytes = 0, passed = 0, taken = 0;
@@ -204,7 +205,7 @@ std::string find_data_file(const std::string& name) {
       if (folder == folder.parent_path()) break;  // the root
     }
   fail("data/", name,
-       " is neither below the present folder nor below that of the program, nor a folder above; ",
+       " was found neither in the current folder nor in the program's, nor in the folders above them; ",
        "run this from the repository");
 }
 

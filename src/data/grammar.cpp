@@ -6,16 +6,16 @@
 
 namespace gradus {
 
-// A sentence in the mean, and any one: so that whatever a grammar says, its text fits into memory.
+// Limits of the mean sentence and of any one sentence, so that every grammar's text fits into memory.
 constexpr double kMostMeanBytes = 1 << 16;
 constexpr size_t kMostBytes = size_t(1) << 22;
 constexpr int64_t kMostWork = 2'000'000;  // steps of compute_expectations: a fraction of a second
 
 std::string Grammar::generate(Rng& rng) const {
   std::string sentence;
-  std::vector<Symbol> stack{{rules_[0].name, 0}};  // what is still to be written, the next symbol last
+  std::vector<Symbol> stack{{rules_[0].name, 0}};  // symbols still to be written, the next one last
   while (!stack.empty()) {
-    // What waits will be written too, and every symbol is at least a byte.
+    // The symbols on the stack will be written too, and each is at least one byte.
     check(sentence.size() + stack.size() < kMostBytes, "generate: a sentence became longer than ", kMostBytes,
           " bytes; make long sentences of this grammar less probable");
     const Symbol symbol = stack.back();
@@ -78,9 +78,9 @@ double Grammar::sentence_log_probability(std::string_view text, size_t& at) cons
 // With h the entropy and b the bytes of each rule's texts (expected values), for every rule
 //   h = sum over alternatives p (-ln p + sum of the h of its rules),  b = sum p (bytes of tokens + sum of b),
 // linear equations with non-negative coefficients: Gaussian elimination, from the last rule to the first.
-// What a rule becomes is h and b beyond those of the earlier rules that it uses, and how often it uses these.
-// There is a solution if and only if after that no rule uses itself once or more in the mean (the pivots of
-// an M-matrix are positive: Berman and Plemmons 1994, chapter 6).
+// The elimination leaves, for each rule, h and b without those of the earlier rules that it uses, and how
+// often it uses these. There is a solution if and only if after that no rule uses itself once or more on
+// average (the pivots of an M-matrix are positive: Berman and Plemmons 1994, chapter 6).
 void Grammar::compute_expectations(const std::string& file) {
   struct Solved {
     double h = 0, b = 0;
@@ -111,11 +111,11 @@ void Grammar::compute_expectations(const std::string& file) {
       rule.add(later, times);
       work += int64_t(later.uses.size());
       check(work < kMostWork, file, ", line ", rules_[r].line, ": at ", rules_[r].name,
-            " the rules use each other in too many ways for their mean to be computed; leave some out");
+            " the rules use each other in too many ways for their mean to be computed; remove some");
     }
     const double self = rule.uses.contains(r) ? rule.uses[r] : 0;
-    check(self < 1, file, ": the sentences are infinitely long in the mean; the recursion of ",
-          rules_[r].name, " (line ", rules_[r].line, ") needs a more probable end");
+    check(self < 1, file, ": the sentences are infinitely long on average; the recursion of ", rules_[r].name,
+          " (line ", rules_[r].line, ") needs a more probable end");
     rule.uses.erase(r);
     Solved scaled;
     scaled.add(rule, 1 / (1 - self));
@@ -125,7 +125,7 @@ void Grammar::compute_expectations(const std::string& file) {
   // The first word has no space before it, but the sentence has a newline at its end.
   mean_bytes_ = solved[0].b;
   check(mean_bytes_ <= kMostMeanBytes, file, ": the sentences are ", mean_bytes_,
-        " bytes long in the mean; the most is ", kMostMeanBytes, "; shorten them, or end them more often");
+        " bytes long on average; the most is ", kMostMeanBytes, "; shorten them, or end them more often");
 }
 
 }  // namespace gradus

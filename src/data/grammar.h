@@ -34,17 +34,17 @@ class Grammar {
     int line = 0;                                    // where it is defined
   };
 
-  // Refuses, with the line: bad syntax, unknown, unreachable and doubly defined symbols, probabilities that
-  // do not sum to 1, left recursion, alternatives of one rule that begin with the same token (not LL(1)), and
-  // rules whose sentences are infinitely long in the mean, or longer than 64 KiB. `file` is only named in
-  // errors.
+  // Errors that name the line: bad syntax, unknown, unreachable and doubly defined symbols, probabilities
+  // that do not sum to 1, left recursion, alternatives of one rule that begin with the same token (not
+  // LL(1)), and rules whose sentences are on average infinitely long, or longer than 64 KiB. `file` is only
+  // named in errors.
   static Grammar parse(std::string_view text, const std::string& file = "grammar");
 
   // One sentence of the first rule: its tokens, a space before every word but the first, "\n" at the end.
-  // Refuses to write more than 4 MiB.
+  // An error if it becomes longer than 4 MiB.
   std::string generate(Rng& rng) const;
 
-  // ln p of a text that is zero or more whole sentences, in nats; refuses anything else, naming the byte.
+  // ln p of a text of zero or more whole sentences, in nats; for any other text, an error names the byte.
   double log_probability(std::string_view text) const;
 
   double entropy() const { return entropy_; }        // expected nats of one sentence (computed, not sampled)

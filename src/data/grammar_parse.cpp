@@ -102,8 +102,8 @@ Grammar::Rule read_rule(Reader& in) {
                   " is empty; that is not allowed");
     rule.alternatives.push_back(alternative);
   } while (in.take("|"));
-  in.require_at(rule.line, weighted == 0 || weighted == rule.alternatives.size(), "of ", rule.name,
-                " only some alternatives have a probability; give it to all or to none");
+  in.require_at(rule.line, weighted == 0 || weighted == rule.alternatives.size(),
+                "only some alternatives of ", rule.name, " have a probability; give it to all or to none");
   if (weighted == 0)
     for (Grammar::Alternative& a : rule.alternatives) a.probability = 1.0 / double(rule.alternatives.size());
   else
@@ -143,8 +143,9 @@ Grammar Grammar::parse(std::string_view text, const std::string& file) {
   return grammar;
 }
 
-// Fills begins of all rules: which alternative a first token belongs to. Depth first along the first symbols;
-// coming back to a rule on the way is left recursion, a token claimed twice breaks LL(1).
+// Fills Rule::begins of all rules (the alternative of each first token), depth first along the first symbols.
+// A rule that is reached while it is being visited is left recursive; a token of two alternatives breaks
+// LL(1).
 void Grammar::find_beginnings(const std::string& file) {
   enum class State : uint8_t { New, OnTheWay, Done };
   std::vector<State> state(rules_.size(), State::New);
@@ -152,7 +153,7 @@ void Grammar::find_beginnings(const std::string& file) {
     int rule;
     size_t alternative;  // the next to look at
   };
-  std::vector<Visit> way;  // no recursion: a chain of rules may be longer than the stack is deep
+  std::vector<Visit> way;  // instead of recursion: a chain of rules may be too long for the stack
   size_t total = 0;
   const auto enter = [&](int r) {
     check(state[r] != State::OnTheWay, file, ", line ", rules_[r].line, ": ", rules_[r].name,
@@ -180,7 +181,7 @@ void Grammar::find_beginnings(const std::string& file) {
     }
 }
 
-// One alternative's, of which the first symbol's are known. Returns how many they are.
+// Adds the beginnings of one alternative; those of its first symbol are known. Returns their number.
 size_t Grammar::add_beginnings(Rule& rule, int alternative, const std::string& file) const {
   const Symbol& first = rule.alternatives[size_t(alternative)].symbols[0];
   const auto add = [&](const std::string& token) {

@@ -1,4 +1,4 @@
-// What grammar.cpp and grammar_parse.cpp agree on: a token is a word or a single punctuation mark.
+// Tokens for grammar.cpp and grammar_parse.cpp: a token is a word or a single punctuation mark.
 #pragma once
 #include <cctype>
 #include <string_view>

@@ -23,7 +23,7 @@ void Loader::fill(int64_t start, int32_t* inputs, int32_t* targets) const {
 
 void Loader::train_windows(int64_t step, int64_t first, int64_t count, int32_t* inputs,
                            int32_t* targets) const {
-  constexpr uint64_t kStream = 0xDA7A;  // of the seed's streams; the counter below has room for 2^32 samples
+  constexpr uint64_t kStream = 0xDA7A;  // the seed's stream; the counter below has room for 2^32 samples
   for (int64_t i = 0; i < count; ++i) {
     Rng rng(seed_, kStream, (uint64_t(step) << 32) + uint64_t(first + i));
     const uint64_t starts = uint64_t(tokens_.split() - T_);
@@ -38,7 +38,7 @@ int64_t Loader::held_out_windows() const {
   return std::min(all_windows(), std::max<int64_t>(kMostScored / stride(), 1));
 }
 
-int64_t Loader::scored_tokens() const {  // the shorter window at the end is taken only if all are
+int64_t Loader::scored_tokens() const {  // the shorter window at the end is used only if all are
   return std::min(tokens_.held_out(), held_out_windows() * stride());
 }
 

@@ -1,4 +1,4 @@
-// Windows of tokens: T inputs and the T tokens that follow each of them (its targets).
+// Windows of tokens: T inputs and, for each of them, the token that follows it (its target).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,28 +9,28 @@ namespace gradus {
 
 class Loader {
  public:
-  // Of a corpus: each byte is a token, and it must outlive this. Needs at least T + 1 tokens to train on and
-  // one held out.
+  // If `tokens` is a corpus, each of its bytes is a token, and the corpus must outlive this. Needs at least
+  // T + 1 training tokens and one held-out token.
   Loader(Tokens tokens, int64_t T, uint64_t seed);
 
   // The training windows of step `step`, samples first .. first + count - 1 of its batch: inputs and targets
-  // are [count, T]. Window starts are uniform over the training tokens, and each is a function of (seed,
-  // step, sample) alone: training resumes without any state, and micro-batches or ranks that share out the
-  // samples of a step see the same windows as one big batch.
+  // are [count, T]. Window starts are uniform over the training tokens. Each is a function of (seed, step,
+  // sample) only, so training resumes without any state, and micro-batches or ranks that divide the samples
+  // of a step see the same windows as one big batch.
   void train_windows(int64_t step, int64_t first, int64_t count, int32_t* inputs, int32_t* targets) const;
 
-  // The held-out tokens cut into windows that score each exactly once, with at least T/2 tokens of
-  // context: window w scores only its last rows, scored[w] of them (T - T/2; fewer in the last window, which
-  // is aligned to the end). The first window begins with the last training tokens. Of a text
-  // with more than kMostScored held-out tokens not all windows are taken, but as many as score that many,
-  // evenly drawn over it; only the text decides which, no seed.
+  // The held-out tokens are cut into windows that score each token exactly once, with at least T/2 tokens of
+  // context: window w scores only its last scored[w] rows (T - T/2; fewer in the last window, which is
+  // aligned to the end). The first window begins with the last training tokens. If there are more than
+  // kMostScored held-out tokens, only as many windows as score that many are used, spread evenly over the
+  // text; the choice depends only on the text, not on a seed.
   static constexpr int64_t kMostScored = int64_t(256) << 10;
   int64_t held_out_windows() const;
   int64_t scored_tokens() const;
   const Tokens& tokens() const { return tokens_; }
-  // Fills [count, T] inputs and targets with windows first .. first + count - 1 and returns how many of the
-  // last rows of each count. Windows past the last are copies of it with 0 scored rows, so that every batch
-  // of an evaluation may have one shape.
+  // Fills [count, T] inputs and targets with windows first .. first + count - 1 and returns, for each, the
+  // number of last rows that it scores. Windows after the last are copies of it with 0 scored rows, so that
+  // all batches of an evaluation can have the same shape.
   std::vector<int64_t> held_out_windows(int64_t first, int64_t count, int32_t* inputs,
                                         int32_t* targets) const;
 

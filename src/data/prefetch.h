@@ -1,5 +1,5 @@
-// Work that threads do ahead of a loop. What step s needs is made by worker s mod W, and is taken in the
-// order of the steps; so what the loop gets does not depend on the number of workers W.
+// Work that threads do ahead of a loop. Worker s mod W makes the item of step s, and the loop takes the items
+// in the order of the steps, so they do not depend on the number of workers W.
 #pragma once
 #include <pthread.h>
 
@@ -15,15 +15,15 @@
 
 namespace gradus {
 
-// Item: what a step needs. It is made in place, in one of a fixed number of slots (a bounded queue): step s
-// uses slot s mod slots, and may begin when the loop has finished step s - slots. So memory is bounded, and
-// is allocated once.
+// Item: the data that a step needs. It is made in place, in one of a fixed number of slots (a bounded queue):
+// step s uses slot s mod slots, and its worker may begin when the loop has finished step s - slots. So memory
+// is bounded, and is allocated once.
 template <class Item>
 class Prefetch {
  public:
-  // make(step, worker, item), steps 0, 1, 2, ...: on a worker's thread, so it may not touch a Context. There
-  // may be 0 to 1,024 workers; with 0, take() calls it itself. What it throws is thrown by the take() of its
-  // step, and by all later ones.
+  // make(step, worker, item), steps 0, 1, 2, ..., runs on a worker's thread, so it must not use a Context.
+  // There may be 0 to 1,024 workers; with 0, take() calls make. The take() of its step, and all later ones,
+  // rethrow its exception.
   using Make = std::function<void(int64_t step, int64_t worker, Item& item)>;
   Prefetch(int64_t workers, std::vector<Item> slots, Make make)
       : workers_(workers), make_(std::move(make)), slots_(slots.size()) {
@@ -57,7 +57,7 @@ class Prefetch {
   static constexpr int64_t kMostWorkers = 1024;
   struct Slot {
     Item item{};
-    int64_t step = 0;  // that it is for
+    int64_t step = 0;  // that uses the slot
     bool made = false;
     std::exception_ptr error = {};
   };
@@ -77,7 +77,7 @@ class Prefetch {
     }
   }
   void work(int64_t worker) {
-    // A worker that is woken does not interrupt the loop to begin at once: it is ahead, so it can wait.
+    // A worker that wakes up must not preempt the loop: it is ahead, so it can wait.
     constexpr sched_param kNone{};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &kNone);
     for (int64_t step = worker;; step += workers_) {
@@ -105,10 +105,10 @@ class Prefetch {
 
   const int64_t workers_;
   const Make make_;
-  std::mutex mutex_;  // of all that follows; but the item of a slot belongs to its worker until it is made
+  std::mutex mutex_;  // protects all members below; but a slot's item is its worker's until it is made
   std::condition_variable changed_;
   std::vector<Slot> slots_;
-  int64_t next_ = 0;  // step
+  int64_t next_ = 0;  // the next step
   bool stops_ = false;
   std::exception_ptr failed_;
   std::vector<std::thread> threads_;

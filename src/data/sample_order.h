@@ -1,7 +1,7 @@
-// In which order samples are read, epoch after epoch. A position counts samples from the first epoch's first
-// one on: step s of a batch of B reads positions s B to (s + 1) B - 1. Which sample stands there is a
-// function of (seed, position) alone. So who reads it, in which process or thread, or after a restart, makes
-// no difference, and a position is all that has to be saved to go on.
+// The order in which samples are read, epoch after epoch. A position counts samples from the beginning of the
+// first epoch: with a batch of B, step s reads positions s B to (s + 1) B - 1. The sample at a position is a
+// function of (seed, position) only. So it does not depend on the process or thread that reads it, or on
+// restarts, and to go on later only a position has to be saved.
 #pragma once
 #include "kernels/check.h"
 #include "kernels/philox.h"
@@ -24,17 +24,18 @@ class SampleOrder {
   int64_t at(int64_t position) const {
     check(position >= 0, "sample order: position ", position, "; the first is 0");
     uint64_t x = uint64_t(position % samples_);
-    // permuted() may leave [0, samples); applied again and again, it comes back, and no two x to the same
-    // place (cycle walking: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", section 3).
+    // permuted() may leave [0, samples); applied repeatedly, it returns to this range, and no two x return to
+    // the same place (cycle walking: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", sec.
+    // 3).
     do x = permuted(x, uint64_t(epoch_of(position)));
     while (x >= uint64_t(samples_));
     return int64_t(x);
   }
 
  private:
-  // A permutation of [0, 4^half_bits), another for each epoch: four rounds of a Feistel network (Luby and
-  // Rackoff 1988). A round is undone with the same random word, whatever the word is; so no two x have the
-  // same image.
+  // A permutation of [0, 4^half_bits), a different one for each epoch: four rounds of a Feistel network (Luby
+  // and Rackoff 1988). The same random word inverts a round, whatever the word is, so no two x have the same
+  // image.
   uint64_t permuted(uint64_t x, uint64_t epoch) const {
     constexpr uint64_t kStream = 0x54AF1E;
     const uint64_t mask = (uint64_t(1) << half_bits_) - 1;

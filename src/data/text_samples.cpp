@@ -4,7 +4,7 @@
 
 namespace gradus {
 
-// Of the seed's random numbers, from here on: one stream for each position.
+// The first of the seed's streams for dropout: one per position.
 constexpr uint64_t kDropoutStream = uint64_t(1) << 32;
 
 TextSamples::TextSamples(std::shared_ptr<const MappedFile> file, int64_t bytes, const BytePairs& pairs,
@@ -27,7 +27,7 @@ void TextSamples::read(int64_t sample, BytePairEncoder& encoder, MergeDropout* d
   check(sample >= 0 && sample < count(), "text samples: sample ", sample, ", and there are ", count());
   const size_t first = size_t(sample * stride_),
                space = text_.substr(first, size_t(stride_)).find_first_of(" \n");
-  // So many bytes have T + 1 tokens, without the piece at their end that they may cut.
+  // This many bytes contain at least T + 1 tokens, not counting a last piece that they may cut.
   const size_t enough = size_t((T_ + 1) * longest_ + 1024);
   std::vector<int32_t> ids;
   encoder.encode(text_.substr(space == text_.npos ? first : first + space, enough), size_t(T_) + 1, ids,

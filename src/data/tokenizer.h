@@ -30,7 +30,7 @@ struct ByteTokenizer {
   }
 };
 
-// Text as a terminal can show it: newlines, tabs and well-formed UTF-8 stay; every other byte that is no
+// Text as a terminal can show it: newlines, tabs and well-formed UTF-8 stay; every other byte that is not
 // printable ASCII becomes \xNN (a model may produce any bytes, and control codes would garble the screen).
 std::string printable(std::string_view text);
 

@@ -47,7 +47,7 @@ Tokens Tokens::of_file(const std::string& path) {
   Header h{};
   std::memcpy(&h, t.file_->data(), std::min(sizeof h, size_t(t.file_->bytes())));
   check(t.file_->bytes() >= int64_t(sizeof h) && std::memcmp(h.magic, kMagic, sizeof h.magic) == 0, path,
-        " is no file of tokens");
+        " is not a file of tokens");
   check_sizes(path, h.size, h.split, h.vocabulary);
   t.width_ = width_of(h.vocabulary), t.size_ = h.size, t.split_ = h.split, t.vocabulary_ = h.vocabulary;
   const int64_t bytes = t.file_->bytes() - int64_t(sizeof h);
@@ -74,8 +74,8 @@ static void widen(const char* from, int64_t n, int32_t* to) {
 }
 
 void Tokens::copy(int64_t begin, int64_t n, int32_t* to) const {
-  check(begin >= 0 && n >= 0 && begin <= size_ - n, "tokens: of ", size_, " there are not ", n, " from ",
-        begin, " on");
+  check(begin >= 0 && n >= 0 && begin <= size_ - n, "tokens: ", n, " from token ", begin,
+        " on were requested, but there are ", size_);
   const char* const from = data_ + begin * width_;
   if (width_ == 1) widen<uint8_t>(from, n, to);
   if (width_ == 2) widen<uint16_t>(from, n, to);

@@ -1,5 +1,5 @@
-// Tokens to train on: integers from 0 to below a vocabulary, the first `split` of them for training, the rest
-// held out. They are bytes of a corpus, or another tokenizer's, in memory or in a file that is mapped.
+// Tokens: integers from 0 to vocabulary - 1, the first `split` of them for training, the rest held out. They
+// are the bytes of a corpus, or those of a different tokenizer, in memory or in a file that is mapped.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,15 +12,15 @@ namespace gradus {
 
 class Tokens {
  public:
-  // A token for each byte. Refers to the corpus, which must outlive this.
+  // One token per byte. Refers to the corpus, which must outlive this.
   Tokens(const Corpus& corpus);
-  // Refuses tokens that are not of the vocabulary (1 to 2^31 - 1), and a split that is not 0 to their number.
+  // Errors: a token that is not in the vocabulary (of 1 to 2^31 - 1), a split above the number of tokens.
   Tokens(const std::vector<int32_t>& tokens, int64_t split, int64_t vocabulary);
-  // A file of file_bytes(), mapped. Refused are files that are something else, or whose size is not what
-  // their first bytes say.
+  // Maps a file of file_bytes(). Errors: a file with a different format, or whose size differs from what its
+  // header says.
   static Tokens of_file(const std::string& path);
-  // What a file of them holds: "gradtok1", then size, split and vocabulary (int64, little-endian), then the
-  // tokens, little-endian, of 1 byte if the vocabulary is at most 256, of 2 if at most 65,536, else of 4.
+  // The content of a file of tokens: "gradtok1", then size, split and vocabulary (int64, little-endian), then
+  // the tokens, little-endian, of 1 byte if the vocabulary is at most 256, of 2 if at most 65,536, else of 4.
   std::string file_bytes() const;
 
   int64_t size() const { return size_; }
@@ -33,7 +33,7 @@ class Tokens {
 
  private:
   Tokens() = default;
-  std::shared_ptr<const void> owner_;  // of what is not a corpus's
+  std::shared_ptr<const void> owner_;  // of tokens that are not a corpus's bytes
   std::shared_ptr<const MappedFile> file_;
   const char* data_ = nullptr;
   int64_t width_ = 1, size_ = 0, split_ = 0, vocabulary_ = 0;

@@ -1,4 +1,4 @@
-// What characters are, by the Unicode of utf8proc: 15.0 since its version 2.8.
+// Classes of characters, by utf8proc's version of Unicode: 15.0 since utf8proc 2.8.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -15,8 +15,8 @@ struct Char {
   CharClass is;
   int bytes;
 };
-// The first character of a text that is not empty. A byte that begins no well-formed UTF-8 is one of class
-// Other.
+// The first character of a text that is not empty. A byte that does not begin well-formed UTF-8 is a
+// character of class Other.
 Char first_char(std::string_view text);
 
 }  // namespace gradus

@@ -17,8 +17,8 @@ namespace gradus {
 
 namespace fs = std::filesystem;
 
-// Temporary files, NAME.tmp-PROCESS-NUMBER, are locked as long as they are written. One that can be locked
-// was left by a run that was killed, and goes.
+// Temporary files, NAME.tmp-PROCESS-NUMBER, are locked while they are written. If one can be locked, a run
+// that was killed has left it, so it is removed.
 static void remove_left_over(const fs::path& path) {
   const std::string prefix = path.filename().string() + ".tmp-";
   std::error_code error;
@@ -39,22 +39,22 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   std::error_code error, unknown;
   target_ = fs::canonical(path_, error).string();
   check(!error || !fs::is_symlink(path_, unknown), path_,
-        " is a link that leads to no file; make one, or remove the link");
-  if (error) target_ = path_;     // there is none yet
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files (ulimit -f): writing fails, with a sentence
-  struct stat status, old = {};   // old: of what is replaced, if there is anything
+        " is a link to a file that does not exist; create the file, or remove the link");
+  if (error) target_ = path_;     // no such file yet
+  std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond ulimit -f is an error
+  struct stat status, old = {};   // old: the file that is replaced, if any
   check(::stat(target_.c_str(), &old) != 0 || S_ISREG(old.st_mode), path_,
-        " is there and is no regular file; choose another name");
+        " exists and is no regular file; choose a different name");
   remove_left_over(target_);
-  for (int number = 0; fd_ < 0; ++number) {  // the first name that is free
+  for (int number = 0; fd_ < 0; ++number) {  // the first free name
     temporary_ = target_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(number);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     check(fd_ >= 0 || errno == EEXIST, path_, " cannot be written: ", std::strerror(errno),
           " (its folder must exist and be writable)");
     if (fd_ < 0) continue;
-    ::flock(fd_, LOCK_EX);  // where there are no locks, nothing counts as left over
+    ::flock(fd_, LOCK_EX);  // on systems without locks, no file counts as left over
     if (::fstat(fd_, &status) == 0 && status.st_nlink > 0) continue;
-    ::close(std::exchange(fd_, -1));  // another run has found it before it was locked
+    ::close(std::exchange(fd_, -1));  // another run has removed it before it was locked
   }
   if (old.st_mode != 0) ::fchmod(fd_, old.st_mode & 0777);
 }
@@ -81,8 +81,8 @@ void AtomicFile::commit() {
   const bool closed = ::close(fd_) == 0;
   fd_ = -1;
   check(closed, path_, ": closing failed: ", std::strerror(errno));
-  // The name is on the disk once its folder is. Not every file system can sync a folder; the file is
-  // complete.
+  // The name is on the disk once the folder is. Not every file system can sync a folder; the file is complete
+  // in any case.
   const std::string folder = fs::path(target_).parent_path().string();
   const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_fd < 0) return;

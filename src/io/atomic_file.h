@@ -1,5 +1,5 @@
-// Writing a file so that a crash, a full disk or an error never damages the one that was there before: the
-// bytes go to a temporary name in the same folder, are synced to the disk, and only then take the name.
+// Writes a file so that a crash, a full disk or an error never damages the previous file of that name: the
+// bytes go to a temporary file in the same folder, are synced to the disk, and only then get the name.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@ namespace gradus {
 
 class AtomicFile {
  public:
-  // Creates the temporary file; its folder must exist. Links are followed. What killed runs left is removed.
+  // Creates the temporary file; its folder must exist. Follows links, and removes what killed runs have left.
   explicit AtomicFile(std::string path);
   ~AtomicFile();  // without commit(): removes it and leaves the old file as it was
   AtomicFile(const AtomicFile&) = delete;
@@ -26,9 +26,9 @@ class AtomicFile {
   int64_t written_ = 0;
 };
 
-// The folder that a file is to be written to.
+// Creates the folder of a file that will be written.
 void make_folder_of(const std::string& path);
-// The whole file at once; its folder is made if missing.
+// Writes the whole file at once; creates its folder if missing.
 void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace gradus

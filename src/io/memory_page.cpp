@@ -1,4 +1,4 @@
-// The page for the browser: memory_page.html, with the history as JSON where it says @data@.
+// The page for the browser: memory_page.html, with the history as JSON in the place of @data@.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -9,7 +9,7 @@
 
 namespace gradus {
 
-// The file, as it was when this was compiled, and a zero.
+// The file's content when this was compiled, and a zero byte.
 asm(R"(.pushsection .rodata
 memory_page_html: .incbin "src/io/memory_page.html"
   .byte 0
@@ -18,7 +18,7 @@ extern const char kMemoryPage[] asm("memory_page_html");
 
 namespace {
 
-// Every string is written once; elsewhere its number stands for it.
+// Every string is written once, and represented by its number elsewhere.
 struct Strings {
   std::map<std::string, int64_t> numbers;
   Json list = Json::array();
@@ -29,12 +29,12 @@ struct Strings {
   }
 };
 
-// blocks: [name, shape, kind, requested, bytes]; a failed request is one too.
+// blocks: [name, shape, kind, requested, bytes]; a failed request is a block, too.
 // events: [action, microseconds, op, block or -1, bytes or (if the kind changes) kind].
 Json page_data(const Allocator& allocator, const std::string& title) {
   Json blocks = Json::array(), events = Json::array(), kinds = Json::array(), hues = Json::array();
   Strings strings;
-  std::unordered_map<int64_t, int64_t> block_at;  // the number of the one that is at an address
+  std::unordered_map<int64_t, int64_t> block_at;  // number of the block at an address
   for (const MemoryEvent& e : allocator.history()) {
     const bool begins = e.action == Action::Alloc || e.action == Action::OutOfMemory;
     int64_t block = -1;
@@ -61,7 +61,7 @@ void write_memory_page(const std::string& path, const Allocator& allocator, cons
   const std::string template_text = kMemoryPage, mark = "@data@";
   const size_t at = template_text.find(mark);
   std::string page = template_text.substr(0, at);
-  // In a script element a "<" could end it; JSON has another spelling.
+  // A "<" could end the script element, so it is escaped.
   for (const char c : json_text(page_data(allocator, title))) c == '<' ? page += "\\u003c" : page += c;
   write_file(path, page + template_text.substr(at + mark.size()));
 }

@@ -9,7 +9,7 @@
 namespace gradus {
 namespace {
 
-// The innermost first, as in a stack.
+// The frames, the innermost first, as in a stack.
 Json frames(Kind kind, const std::string& name, const Shape& shape, const std::string& op) {
   Json made = Json::array();
   if (!name.empty())
@@ -23,7 +23,7 @@ Json frames(Kind kind, const std::string& name, const Shape& shape, const std::s
   return made;
 }
 
-// A stretch of a segment that has memory: all of it, or, if it is expandable, from hole to hole.
+// A contiguous part of a segment that has memory: all of it, or, if it is expandable, from hole to hole.
 Json mapped_stretch(const Block* first) {
   const Segment& segment = *first->segment;
   const int64_t base = reinterpret_cast<int64_t>(segment.base);

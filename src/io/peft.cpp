@@ -16,7 +16,7 @@ namespace gradus {
 constexpr const char *kTensors = "/adapter_model.safetensors", *kConfig = "/adapter_config.json",
                      *kPrefix = "base_model.model.", *kA = ".lora_A.weight", *kB = ".lora_B.weight";
 
-// The linear layers of a block: our name, GPT-NeoX's. GPT-2's are ours.
+// The linear layers of a block: the name here, which is GPT-2's, and GPT-NeoX's name.
 constexpr std::pair<const char*, const char*> kLayers[] = {{"attn.c_attn", "attention.query_key_value"},
                                                            {"attn.c_proj", "attention.dense"},
                                                            {"mlp.c_fc", "mlp.dense_h_to_4h"},
@@ -24,20 +24,20 @@ constexpr std::pair<const char*, const char*> kLayers[] = {{"attn.c_attn", "atte
 
 static bool is_neox(const TransformerConfig& c) { return c.residual == Residual::Parallel; }
 
-// Of a layer "h.0.attn.c_attn" the module that PEFT adapts.
+// The module that PEFT adapts, for a layer such as "h.0.attn.c_attn".
 static std::string module_of(const TransformerConfig& c, const std::string& layer) {
   check(c.residual != Residual::PostNorm,
-        "peft: adapters of BERT have no names here; there are those of GPT-2 and "
+        "peft: adapters of BERT are not supported, only those of GPT-2 and "
         "GPT-NeoX");
   if (!is_neox(c)) return "transformer." + layer;
   const size_t dot = layer.find('.', 2);
-  for (const auto& [ours, theirs] : kLayers)
-    if (layer.substr(dot + 1) == ours) return "gpt_neox.layers." + layer.substr(2, dot - 2) + "." + theirs;
+  for (const auto& [here, neox] : kLayers)
+    if (layer.substr(dot + 1) == here) return "gpt_neox.layers." + layer.substr(2, dot - 2) + "." + neox;
   fail("peft: ", layer, " has no name in GPT-NeoX");
 }
 
-// The numbers of a layer's B with its rows in the other's order. Those of q, k and v are here q of all heads,
-// then k, then v; in GPT-NeoX q, k and v of the first head, then of the next.
+// Converts the values of a layer's B to the order of rows in the file, or back. The rows of q, k and v are
+// here q of all heads, then k, then v; in GPT-NeoX q, k and v of the first head, then of the next.
 static std::vector<double> reorder(const TransformerConfig& c, const Linear& l,
                                    const std::vector<double>& from, bool to_theirs) {
   if (!is_neox(c) || !l.name.ends_with("attn.c_attn")) return from;
@@ -61,7 +61,7 @@ static Json config_of(const Transformer& model, const Linear& l, const std::vect
           {"r", adapter_of(l)->a.value.shape()[0]},
           {"lora_alpha", adapter_of(l)->alpha},
           {"lora_dropout", adapter_of(l)->dropout},
-          {"fan_in_fan_out", !is_neox(model.config)},  // of GPT-2's own weights: (in, out)
+          {"fan_in_fan_out", !is_neox(model.config)},  // GPT-2's own weights are (in, out)
           {"bias", "none"},
           {"target_modules", modules}};
 }
@@ -90,9 +90,9 @@ void save_adapters(const std::string& folder, Transformer& model, const std::str
       config_of(model, *one, modules, base).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-// What the folder's configuration says; refuses what would compute something else than plain LoRA.
+// Reads the folder's configuration; an error if it describes something other than plain LoRA.
 static LoraArgs read_config(const std::string& path) {
-  // Keys that are read here, or do not change what adapters compute. Any other (use_dora, ...) has to be off.
+  // Keys that are read here, or do not change what adapters compute. Any other (use_dora, ...) must be off.
   static const std::regex harmless(
       "auto_mapping|base_model_name_or_path|bias|eva_config|exclude_modules|fan_in_fan_out|inference_mode|"
       "init_lora_weights|layers_pattern|layers_to_transform|lora_alpha|lora_dropout|megatron_core|peft_type|"
@@ -126,7 +126,7 @@ void load_adapters(const std::string& folder, Transformer& model, const Precisio
     std::vector<double> a, b;
   };
   std::vector<Linear*> layers;
-  std::vector<Numbers> numbers;  // of each
+  std::vector<Numbers> numbers;  // by layer
   std::set<std::string> unknown;
   for (const SafetensorsFile::Tensor& t : file.tensors()) unknown.insert(t.name);
   for (Linear* l : model.linears()) {

@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-// Lists are appended to in batches, as in Python: readers keep the items of one on a stack.
+// Lists are appended to in batches, as in Python, because readers keep the items of a batch on a stack.
 constexpr size_t kBatch = 1000;
 
 static void put_little_endian(std::string& out, uint64_t n, int bytes) {
@@ -26,7 +26,7 @@ static void put_integer(std::string& out, int64_t n) {
     out += 'J';  // BININT
     put_little_endian(out, uint64_t(n), 4);
   } else {
-    int bytes = 5;  // as many as two's complement needs
+    int bytes = 5;  // the number that two's complement needs
     while (bytes < 8 && n >> (8 * bytes - 1) != 0 && n >> (8 * bytes - 1) != -1) ++bytes;
     out += '\x8a';  // LONG1
     out += char(bytes);

@@ -1,4 +1,4 @@
-// Writing Python's pickle format: only for files that tools written in Python want in it.
+// Writes Python's pickle format, for files that tools in Python read only in this format.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace gradus {
 
-// The value as protocol 2 with a dozen opcodes (Lib/pickletools.py describes them all): what
-// pickle.loads(...) makes None, bool, int, float, str, list and dict of.
+// The value in protocol 2, with a dozen opcodes (Lib/pickletools.py describes them all). pickle.loads(...)
+// turns it into None, bool, int, float, str, list and dict.
 std::string pickle(const Json& value);
 
 }  // namespace gradus

@@ -10,7 +10,7 @@ namespace gradus {
 namespace {
 
 std::string color_of(size_t i) { return std::string("hsl(").append(kHues[i % kHues.size()]).append(",42%)"); }
-// A step of a path: to a place.
+// A step of a path, to the place (x, y).
 std::string place(const char* step, double x, double y) {
   return std::string(step).append(Svg::px(x)).append(" ").append(Svg::px(y));
 }
@@ -26,15 +26,15 @@ double tick_step(double range, int most) {
   return 10 * power;
 }
 
-// Numbers whose differences are numbers too; what is larger counts as the largest of them.
+// Limits v, so that differences of such numbers are finite.
 double bounded(double v) { return std::clamp(v, -1e300, 1e300); }
 
 struct Interval {
   double low = INFINITY, high = -INFINITY;
   void include(double v) {
-    low = std::min(low, bounded(v)), high = std::max(high, bounded(v));  // no NaN
+    low = std::min(low, bounded(v)), high = std::max(high, bounded(v));  // ignores NaN
   }
-  // With room at both ends, and never empty: what spans only units of the last place counts as constant.
+  // With room at both ends, and never empty: a range of a few units in the last place counts as constant.
   Interval padded(double share) const {
     if (low > high) return {0, 1};
     const double largest = std::max(std::abs(low), std::abs(high));
@@ -44,7 +44,7 @@ struct Interval {
   }
 };
 
-// A straight map from an interval of numbers to one of pixels; what is far outside stays there.
+// A linear map from an interval of numbers to one of pixels; the result is limited, far outside.
 struct Axis : Interval {
   double from = 0, to = 1;
   double operator()(double v) const {
@@ -105,7 +105,7 @@ bool finite(const Series& s, size_t i) { return std::isfinite(s.x[i]) && std::is
 
 Frame fit_frame(const LinePlot& plot) {
   Interval x, y;
-  bool dots = false;  // which need room at both ends
+  bool dots = false;  // dots need room at both ends
   std::vector<double> heights;
   for (const Series& s : plot.series) {
     dots = dots || s.marks != Series::Marks::Line;
@@ -118,13 +118,13 @@ Frame fit_frame(const LinePlot& plot) {
   heights.resize(heights.size() - heights.size() / 100);
   for (const double h : heights) y.include(h);
   for (const ReferenceLine& r : plot.references) y.include(r.y);
-  if (y.low > 0 && y.low < 0.5 * y.high) y.low = 0;  // near enough to show the zero
+  if (y.low > 0 && y.low < 0.5 * y.high) y.low = 0;  // close enough to 0 to show it
   const Interval high = y.padded(0.05);
   return {x.padded(dots ? 0.03 : 0), {y.low == 0 ? 0 : high.low, high.high}};
 }
 
-// A line through the points, which breaks where one is not finite. Of several on one column of pixels the
-// lowest and the highest are drawn, which look the same as all of them.
+// Draws a line through the points, interrupted where one is not finite. Of several points in one column of
+// pixels only the lowest and the highest are drawn, which looks the same.
 void draw_curve(Frame& frame, const Series& s, const std::string& color) {
   std::string steps;
   bool begins = true;
@@ -182,15 +182,15 @@ std::string draw(const StackPlot& plot) {
     for (const Series& layer : plot.layers) sum += layer.y[i];
     return sum;
   };
-  std::vector<size_t> shown;  // of each column of pixels the point with the highest sum
+  std::vector<size_t> shown;  // by column of pixels: the point with the highest sum
   for (size_t next = 0, column = 0; column <= size_t(Frame::kWidth); ++column) {
-    size_t highest = next > 0 ? next - 1 : 0;  // what holds from before, if nothing new falls on the column
+    size_t highest = next > 0 ? next - 1 : 0;  // the previous point, if none falls on the column
     for (bool first = true; next < x.size() && frame.x(x[next]) < frame.x.from + double(column) + 0.5;
          ++next, first = false)
       if (first || sum_at(next) > sum_at(highest)) highest = next;
     shown.push_back(highest);
   }
-  // The upper edge of what is `height` high, as steps; only where it changes.
+  // The upper edge of an area of this height, as steps; only where it changes.
   const auto edge = [&](const std::vector<double>& height) {
     std::string steps = place("M", frame.x.from, frame.y(height[shown[0]]));
     for (size_t column = 1; column < shown.size(); ++column)

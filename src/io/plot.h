@@ -1,5 +1,5 @@
-// Plots of numbers, as SVG: text that stays sharp at every size, on a ground of its own, so that it can be
-// read on light and dark pages. draw() returns the text of the file.
+// Plots of numbers, as SVG: sharp at every size, on its own background, so that it can be read on light and
+// dark pages. draw() returns the text of the file.
 #pragma once
 #include <array>
 #include <string>
@@ -26,20 +26,20 @@ struct LinePlot {
   std::vector<Series> series;
   std::vector<ReferenceLine> references;  // horizontal, dashed
 };
-// E.g. loss curves against the floor. With 100 points or more the y axis leaves out the highest 1 % of them
-// (the first steps of training, which would press everything else together).
+// For example loss curves and their floor. With 100 points or more the y axis excludes the highest 1 % of
+// them (the first steps of training, which would compress everything else).
 std::string draw(const LinePlot& plot);
 
 struct Bar {
   std::string name;
-  double value = 0;                // without a bar if it is not finite and above 0
+  double value = 0;                // no bar is drawn unless it is finite and above 0
   std::string label;               // written at the bar's end, such as "301 GFLOP/s"
-  std::vector<double> parts = {};  // that add up to the value, one for each of the chart's parts
+  std::vector<double> parts = {};  // they add up to the value; one per part of the chart
 };
 struct BarChart {
   std::string title;
   std::vector<Bar> bars;                // horizontal, one under the other, scale from 0
-  std::vector<std::string> parts = {};  // what the bars are made of, if they are
+  std::vector<std::string> parts = {};  // names of the parts of bars, if there are any
 };
 std::string draw(const BarChart& chart);  // e.g. the ladder of GEMMs
 

@@ -30,7 +30,7 @@ void Image::set(int x, int y, Rgb color, double opacity) {
   for (int i = 0; i < 3; ++i) p[i] = uint8_t(std::lround(p[i] + opacity * (color[size_t(i)] - p[i])));
 }
 
-// Every pixel near the edge is covered by as much as its distance says.
+// The opacity of a pixel near the edge depends on its distance from the edge.
 void Image::disc(double x, double y, double radius, Rgb color) {
   const auto bound = [](double v, int limit) { return int(std::clamp(std::floor(v), -1.0, double(limit))); };
   if (!std::isfinite(x + y + radius)) return;

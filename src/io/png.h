@@ -9,7 +9,7 @@ namespace gradus {
 
 using Rgb = std::array<uint8_t, 3>;
 
-// White at first. x runs right, y runs down, in pixels; what falls outside is cut off.
+// Initially white. x runs right, y runs down, in pixels; drawing outside has no effect.
 class Image {
  public:
   Image(int width, int height);
@@ -17,7 +17,7 @@ class Image {
   int height() const { return height_; }
   Rgb at(int x, int y) const;
   void set(int x, int y, Rgb color, double opacity = 1);
-  // With a smooth edge; the middle is at the center of pixel (x, y).
+  // A disc with a smooth edge around the center of pixel (x, y).
   void disc(double x, double y, double radius, Rgb color);
   // Writes the file as a whole or not at all; creates its folder if missing.
   void write_png(const std::string& path) const;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLeft = 80, kTop = 60, kWidth = 560, kHeight = 360;
 
-// Powers of ten that enclose all values, between two pixels.
+// A logarithmic axis between two pixels, from and to powers of ten that enclose all values.
 struct LogAxis {
   int low = 0, high = 1;
   double from, to;

@@ -22,7 +22,7 @@ namespace gradus {
 
 namespace fs = std::filesystem;
 
-// FNV-1a of 64 bits (Fowler, Noll & Vo), as 16 digits: tells apart texts that nobody made to be alike.
+// FNV-1a of 64 bits (Fowler, Noll & Vo), as 16 digits; not safe against deliberately equal hashes.
 static std::string hash_of(const std::string& text) {
   uint64_t hash = 14695981039346656037u;
   for (const unsigned char c : text) hash = (hash ^ c) * 1099511628211u;
@@ -37,7 +37,7 @@ static std::string text_of(const std::string& file) {  // "" if there is none
   return !none && bytes > 0 ? read_text_file(file) : "";
 }
 
-// The texts that a source may include.
+// The texts of the headers that a source may include.
 static std::string headers() {
   std::set<std::string> files;
   std::error_code none;
@@ -51,7 +51,7 @@ static std::string headers() {
   return all;
 }
 
-// A library ends with the hash of what is before it, so that half a file is noticed.
+// A library ends with the hash of what is before it, so that an incomplete file is noticed.
 static bool whole(const std::string& library) {
   const std::string text = text_of(library);
   return text.size() > 16 && text.substr(text.size() - 16) == hash_of(text.substr(0, text.size() - 16));
@@ -81,15 +81,15 @@ void RunTimeCompiler::open_folder() {
   }
   struct stat folder {};
   check(::stat(folder_.c_str(), &folder) == 0 && S_ISDIR(folder.st_mode), "compiler: '", folder_,
-        "' is not a folder; name another");
+        "' is not a folder; name a different one");
   check(folder.st_uid == ::geteuid(), "compiler: the folder '", folder_,
-        "' is another user's, and what lies there would be run; name another");
+        "' belongs to another user, and its code would be run; name a different one");
   check((folder.st_mode & (S_IWGRP | S_IWOTH)) == 0, "compiler: others may write to the folder '", folder_,
-        "', and what lies there would be run; name another, or take the right from them (chmod go-w)");
+        "', and its code would be run; name a different one, or forbid it (chmod go-w)");
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error))
     check(fs::exists(mark) || entry->path().filename().string().starts_with("version"),
           "compiler: the folder '", folder_,
-          "' holds other things than compiled code; name a new or an empty one");
+          "' holds files that are not compiled code; name a new or an empty one");
   check(!error, "compiler: the folder '", folder_, "' cannot be read: ", error.message());
   const std::string before = text_of(mark);
   other_version_ = !before.empty() && before != version_;
@@ -114,7 +114,7 @@ void* RunTimeCompiler::function(const std::string& source, const char* name) {
 }
 
 std::string RunTimeCompiler::problem() {
-  const std::pair counts(compiled_, from_folder_);  // which are of others' sources
+  const std::pair counts(compiled_, from_folder_);  // of other sources
   std::string said;
   try {
     function("extern \"C\" void gradus_nothing() {}\n", "gradus_nothing");
@@ -125,7 +125,7 @@ std::string RunTimeCompiler::problem() {
   return said;
 }
 
-// What a command says on its two outputs, if it fails, or its status: "" if it succeeds.
+// Runs a command. If it fails, returns the first error on its two outputs, or its status; else "".
 static std::string error_of(std::vector<std::string> command, const std::string& log) {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
@@ -152,11 +152,11 @@ static std::string error_of(std::vector<std::string> command, const std::string&
 }
 
 void RunTimeCompiler::compile(const std::string& source, const std::string& stem) const {
-  struct OwnFiles {  // until they are whole, and not another process's
+  struct OwnFiles {  // incomplete files, of this process only
     const std::string stem;
     ~OwnFiles() { ::unlink((stem + ".so").c_str()), ::unlink((stem + ".log").c_str()); }
   } const own{stem + "." + std::to_string(::getpid())};
-  ::unlink((own.stem + ".log").c_str());  // of a process of the same number
+  ::unlink((own.stem + ".log").c_str());  // of an earlier process with the same number
   write_file(stem + ".cpp", source);
   std::vector<std::string> command = command_;
   for (const std::string& word : {stem + ".cpp", std::string("-o"), own.stem + ".so"})

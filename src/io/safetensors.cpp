@@ -20,7 +20,7 @@ using enum DType;
 const std::map<DType, std::string> kFormatNames{{F64, "F64"}, {F32, "F32"}, {BF16, "BF16"}, {F16, "F16"},
                                                 {I64, "I64"}, {I32, "I32"}, {I8, "I8"},     {U8, "U8"}};
 
-// One entry of the header, its offsets counted from data_begin. To its sentences the caller adds where.
+// Parses one entry of the header; offsets count from data_begin. The caller adds the place to its errors.
 SafetensorsFile::Tensor parse_entry(const std::string& name, const ParsedJson& entry, int64_t data_begin) {
   const auto field = [&](const char* key, ParsedJson::value_t type) -> const ParsedJson& {
     check(entry.contains(key), "it has no ", key);
@@ -60,7 +60,7 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
     return size_a != size_b ? size_a > size_b : a->name < b->name;
   });
 
-  Json::object_t header;  // a vector; put at its end, because to put by name looks at all
+  Json::object_t header;  // a vector; appends, because insertion by name searches all of it
   if (!metadata.empty()) header.push_back({kMetadataKey, metadata});
   int64_t offset = 0;
   for (const TensorEntry* t : order) {
@@ -99,21 +99,21 @@ void SafetensorsFile::read_header() {
   check(header_bytes <= uint64_t(kMaxHeader) && int64_t(header_bytes) <= file_bytes - 8, file_.path(),
         ": bytes 0 to 7 announce a header of ", header_bytes, " bytes; the file has ", file_bytes - 8,
         " after them and the format allows ", kMaxHeader,
-        ". It is truncated, corrupt, or no safetensors file");
+        ". It is truncated, corrupt, or not a safetensors file");
   std::string text(header_bytes, '\0');
   file_.read(8, int64_t(header_bytes), text.data(), "the header");
   check(text.starts_with('{'), file_.path(),
-        ": the header should begin with { at byte 8; this is no safetensors file");
-  std::string in_entry;  // whose turn it is
+        ": the header should begin with { at byte 8; this is not a safetensors file");
+  std::string in_entry;  // the entry that is being parsed
   try {
     parse_fields(text, kMostFields, [&](const std::string& name, ParsedJson& entry) {
       in_entry = "'s entry " + name;
-      check(entry.is_object(), "it is ", Brief{entry}, ", no object");
+      check(entry.is_object(), "it is ", Brief{entry}, ", not an object");
       if (name != kMetadataKey)
         tensors_.push_back(parse_entry(name, entry, 8 + int64_t(header_bytes)));
       else
         for (auto& [key, value] : entry.items()) {
-          check(value.is_string(), key, " is ", Brief{value}, ", no string");
+          check(value.is_string(), key, " is ", Brief{value}, ", not a string");
           metadata_[key] = std::move(value.get_ref<std::string&>());
         }
       in_entry.clear();
@@ -125,7 +125,7 @@ void SafetensorsFile::read_header() {
   check_coverage(8 + int64_t(header_bytes));
 }
 
-// The tensors, put in the order of their bytes, must follow each other without holes up to the file's end.
+// The tensors, in the order of their bytes, must be adjacent, without holes, up to the file's end.
 void SafetensorsFile::check_coverage(int64_t data_begin) {
   std::sort(tensors_.begin(), tensors_.end(), [](const Tensor& a, const Tensor& b) {
     return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);

@@ -26,30 +26,30 @@ struct TensorEntry {
 
 // Replaces `path` as a whole or not at all (atomic_file.h). The same tensors give the same bytes: they are
 // ordered by element size, largest first, then by name, so that each is aligned, and the header is padded
-// with spaces to a multiple of 8. Refuses two tensors of one name, and the name "__metadata__".
+// with spaces to a multiple of 8. Errors: two tensors with the same name, the name "__metadata__".
 void write_safetensors(const std::string& path, const std::vector<TensorEntry>& tensors,
                        const Metadata& metadata = {});
 
-// An open file whose header has been read and checked; tensors are read when asked for. The checks are the
-// format's: header at most 100,000,000 bytes and beginning with '{', no name twice, every tensor's bytes as
-// many as its shape says, and the data covered exactly: no holes, no overlaps, no bytes left over. Errors
-// name the file, the tensor and the byte. Refused are dtypes that gradus lacks, more than 5 dimensions, more
-// than 100,000 tensors or metadata, and text of more than 1 MiB in one.
+// An open file whose header has been read and checked; tensors are read on request. The format's checks: the
+// header has at most 100,000,000 bytes and begins with '{', no name occurs twice, every tensor has the bytes
+// that its shape needs, and the tensors cover the data exactly: no holes, no overlaps, no bytes left over.
+// Errors name the file, the tensor and the byte. Also rejected: dtypes that gradus lacks, more than 5
+// dimensions, more than 100,000 tensors or metadata, and texts of more than 1 MiB.
 class SafetensorsFile {
  public:
   struct Tensor {
     std::string name;
     DType dtype = DType::F32;
     Shape shape;
-    int64_t begin = 0, bytes = 0;  // where in the file
+    int64_t begin = 0, bytes = 0;  // in the file
   };
 
   explicit SafetensorsFile(const std::string& path) : file_(path) { read_header(); }
 
   const std::vector<Tensor>& tensors() const { return tensors_; }  // in the order of their bytes
   const Metadata& metadata() const { return metadata_; }
-  const Tensor* find(const std::string& name) const;  // nullptr: the file has none of this name
-  // The tensor of this name; refuses one that is missing, or of another dtype or shape than expected.
+  const Tensor* find(const std::string& name) const;  // nullptr: no tensor has this name
+  // The tensor of this name; an error if it is missing, or has a different dtype or shape.
   const Tensor& expect(const std::string& name, DType dtype, const Shape& shape) const;
   // Copies its bytes.
   void read(const std::string& name, DType dtype, const Shape& shape, void* out) const;

@@ -12,12 +12,12 @@ namespace gradus {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 constexpr const char* kMean = ".scale_mean";
 
-// Of a weight in 4 bits its codes and constants. A file does not say whether adapters were merged.
+// For a weight in 4 bits, its codes and constants. A file does not say whether adapters were merged.
 static NamedTensors named_weights(const std::string& path, const Parameters& parameters) {
   NamedTensors tensors;
   for (const Parameter& p : parameters) {
-    check(!p.shard, path, ": of '", p.name,
-          "' this rank has a part; save_sharded() and load_sharded() know that");
+    check(!p.shard, path, ": this rank has only a part of '", p.name,
+          "'; use save_sharded() and load_sharded()");
     check(!p.merged, path, ": an adapter is merged into ", p.name, "; unmerge_lora() the model first");
     if (!p.codes) {
       tensors.emplace_back(p.name, p.kept());
@@ -55,8 +55,8 @@ static void write_tensors(const std::string& path, const NamedTensors& tensors, 
 static void read_tensors(const SafetensorsFile& file, const std::string& path, NamedTensors tensors,
                          Parameters& parameters) {
   for (const Parameter& p : parameters)
-    check(!p.value.storage().on_read && p.precision.master == p.master.defined(), "load: ", path, ": of ",
-          p.name, " this rank keeps a part, not what is gathered; load_sharded() gives it that");
+    check(!p.value.storage().on_read && p.precision.master == p.master.defined(), "load: ", path,
+          ": this rank keeps only a part of ", p.name, "; use load_sharded()");
   check(file.tensors().size() == tensors.size(), "load: ", path, " holds ", file.tensors().size(),
         " tensors, this model needs ", tensors.size(),
         "; was it saved by another model or optimizer, with adapters or without, in 4 bits or not?");
@@ -86,7 +86,7 @@ void load_weights(const std::string& path, Parameters& parameters) {
 std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name, const Shape& shape) {
   const SafetensorsFile::Tensor* const found = file.find(name);
   const DType dtype = found ? found->dtype : DType::F32;
-  file.expect(name, dtype, shape);  // before memory of this shape is taken
+  file.expect(name, dtype, shape);  // before memory of this shape is allocated
   std::vector<double> numbers;
   visit_float("load", dtype, [&]<class T>() {
     std::vector<T> values(size_t(shape.numel()));
@@ -104,7 +104,7 @@ static NamedTensors named_training(const std::string& path, const Parameters& pa
 }
 
 Metadata with_counts(Metadata metadata, const Optimizer& optimizer) {
-  current().end_attempt();  // the file begins the next one
+  current().end_attempt();  // a run that loads the file begins with the next attempt
   const StepScalars counts = current().device.scalars();
   metadata["step"] = std::to_string(counts.step);
   metadata["updates"] = std::to_string(optimizer.scalars().updates);
@@ -123,7 +123,7 @@ void save_training(const std::string& path, const Parameters& parameters, const 
                 with_counts(std::move(metadata), optimizer));
 }
 
-// A number that save_training has written into the metadata. Counts are far below where adding overflows.
+// A number that save_training has written into the metadata. Counts are so small that sums cannot overflow.
 template <class T = int64_t>
 static T number_in(const SafetensorsFile& file, const std::string& path, const char* name) {
   const auto found = file.metadata().find(name);
@@ -141,7 +141,7 @@ static T number_in(const SafetensorsFile& file, const std::string& path, const c
 
 TrainingCounts counts_in(const SafetensorsFile& file, const std::string& path) {
   TrainingCounts counts{number_in(file, path, "step"), number_in(file, path, "updates"), {}};
-  StepScalars& scaling = counts.scaling;  // none, unless the file says so
+  StepScalars& scaling = counts.scaling;  // no loss scaling, unless the file has it
   if (file.metadata().contains("loss_scale")) {
     scaling.loss_scale = number_in<float>(file, path, "loss_scale");
     scaling.good_updates = number_in(file, path, "good_updates");

@@ -1,4 +1,4 @@
-// What the plots are written with.
+// Writes SVG files, for the plots.
 #pragma once
 #include <sstream>
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace gradus {
 
-constexpr const char* kInk = "#28282d";  // of texts, axes and what has no color of its own
+constexpr const char* kInk = "#28282d";  // the color of texts, axes and all that has no other color
 
-// The elements of a picture, in the order in which they are drawn. Places and lengths are in pixels, to a
-// tenth of one; `look` is text among an element's attributes.
+// The elements of a picture, in the order in which they are drawn. Positions and lengths are in pixels,
+// rounded to tenths; `look`: more attributes of an element, as text.
 class Svg {
  public:
   template <class... Parts>  // texts and numbers
@@ -38,7 +38,7 @@ class Svg {
   static std::string px(double v);
 
  private:
-  // As XML writes it, which has no control characters; what is no UTF-8 either becomes a question mark.
+  // Text in XML. Control characters, which XML does not have, and malformed UTF-8 become question marks.
   static std::string escaped(std::string_view text);
   void write(double v) { body_ << px(v); }
   void write(std::string_view text) { body_ << text; }

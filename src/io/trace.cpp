@@ -15,7 +15,7 @@ namespace gradus {
 
 constexpr size_t kBuffer = size_t(1) << 20;
 
-// Whole nanoseconds, so that what was within another span still is after rounding.
+// Whole nanoseconds, so that a span within another is still within it after rounding.
 static int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 // As microseconds, the format's unit.
 static std::string microseconds(int64_t ns) {
@@ -24,7 +24,7 @@ static std::string microseconds(int64_t ns) {
   return text;
 }
 
-// Without the closing brace.
+// The arguments, without the closing brace.
 static std::string arguments(const TraceFile::Values& values) {
   std::string text = ",\"args\":{";
   for (const auto& [name, value] : values) {

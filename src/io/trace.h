@@ -1,4 +1,4 @@
-// What ran when: as a file for trace viewers (chrome://tracing, ui.perfetto.dev), and as a picture.
+// What ran when, as a file for trace viewers (chrome://tracing, ui.perfetto.dev) and as a picture.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace gradus {
 
-// Something that took time on a rank: a phase of computing, or communication, which goes on beside it.
+// An interval of time on a rank: a phase of computation, or communication, which may overlap with it.
 struct Span {
   std::string name;
   int64_t rank;
@@ -22,7 +22,7 @@ struct Span {
 // for each rank, with a thread that computes and one that communicates; times in microseconds.
 void write_trace(const std::string& path, const std::vector<Span>& spans);
 
-// The same format, event by event: however many there are, only some are in memory. Times in seconds.
+// Writes the same format event by event, with only some events in memory. Times in seconds.
 class TraceFile {
  public:
   explicit TraceFile(const std::string& path) : file_(path) {}
@@ -33,14 +33,14 @@ class TraceFile {
   void name_track(Track track, const std::string& name) { name_of("thread_name", track, name); }
   using Values = std::vector<std::pair<const char*, int64_t>>;
   // On a track, spans do not overlap unless one is within the other.
-  // `in`: what the span belongs to on another track.
+  // `in`: the span on another track to which this one belongs.
   void span(Track track, std::string_view name, double begin, double end, const char* category,
             const Values& details = {}, const std::string& in = "");
-  // A curve for each value, from now on.
+  // Continues a curve for each value, which holds from `at` on.
   void counters(int64_t process, std::string_view name, double at, const Values& values);
-  // From the span that is open at `begin` on one track to that which is open at `end` on another.
+  // From the span that is open at `begin` on track `from` to the one that is open at `end` on track `to`.
   void arrow(std::string_view name, Track from, double begin, Track to, double end);
-  void commit();  // the file is there as a whole, or not at all
+  void commit();  // writes the file as a whole, or not at all
 
  private:
   void name_of(const char* what, Track track, const std::string& name);

@@ -15,12 +15,12 @@ constexpr bool kOwnMallocs = false;
 
 constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr int64_t kMinBlock = 512;                  // every block is a multiple of this
-constexpr int64_t kSmallLimit = 1 * kMiB;           // up to here: the small pool
-constexpr int64_t kSmallSegment = 2 * kMiB;         // its segments
-constexpr int64_t kLargeSegment = 20 * kMiB;        // segments for larger blocks...
-constexpr int64_t kOwnSegmentFrom = 10 * kMiB;      // ...below this; from here on, a segment of its own,
-constexpr int64_t kOwnSegmentUnit = 2 * kMiB;       // rounded up to this
-constexpr int64_t kLargeRemainder = 1 * kMiB;       // the large pool splits off what is more than this
+constexpr int64_t kSmallLimit = 1 * kMiB;           // the largest block of the small pool
+constexpr int64_t kSmallSegment = 2 * kMiB;         // a segment of the small pool
+constexpr int64_t kLargeSegment = 20 * kMiB;        // a segment of the large pool, for blocks below
+constexpr int64_t kOwnSegmentFrom = 10 * kMiB;      // this size; from it on, a block has its own segment,
+constexpr int64_t kOwnSegmentUnit = 2 * kMiB;       // rounded up to a multiple of this
+constexpr int64_t kLargeRemainder = 1 * kMiB;       // the large pool splits off a remainder above this
 constexpr int64_t kLargestRequest = INT64_MAX / 2;  // more than any device has; rounding cannot overflow
 
 static int64_t block_size(int64_t requested) {
@@ -143,7 +143,7 @@ void Allocator::end_pool(int64_t pool) noexcept {
 }
 
 void Allocator::set_budget(int64_t bytes) {
-  check(bytes >= 0, "allocator: a budget of ", bytes, " bytes; give a positive number, or 0 for no bound");
+  check(bytes >= 0, "allocator: a budget of ", bytes, " bytes; give a positive number, or 0 for no limit");
   budget_ = bytes;
 }
 
@@ -157,7 +157,7 @@ Block* Allocator::find(int64_t size, bool small) {
 Block* Allocator::take_free_block(int64_t size, bool small) {
   FreeBlocks& free_blocks = free_.at({pool_, small});
   auto best = free_blocks.lower_bound(size);
-  if (pool_ != 0)  // the first that fits: so segments that were not there yet the time before change nothing
+  if (pool_ != 0)  // first fit: segments that the run before did not have yet come last and change nothing
     best = std::min_element(best, free_blocks.end(), [](const Block* a, const Block* b) {
       return std::pair(a->segment->serial, a->offset) < std::pair(b->segment->serial, b->offset);
     });
@@ -201,7 +201,7 @@ void Allocator::remove_segment(const Segment& segment) noexcept {
   segments_.erase(segment.serial);
 }
 
-// Cuts `block` down to `size`; the rest is a free block. Neither is in a pool.
+// Cuts `block` down to `size` and returns the rest, a free block. Neither is in a pool.
 Block* Allocator::cut(Block* block, int64_t size) {
   Block* rest = new_block();
   rest->segment = block->segment;
@@ -216,7 +216,7 @@ Block* Allocator::cut(Block* block, int64_t size) {
   return rest;
 }
 
-// Makes two free neighbours, both in no pool, one block.
+// Merges two free neighbours; neither is in a pool.
 Block* Allocator::merge(Block* left, Block* right) {
   left->size += right->size;
   left->next = right->next;
@@ -225,8 +225,8 @@ Block* Allocator::merge(Block* left, Block* right) {
   return left;
 }
 
-// Makes `block`, which is free and in no pool, one with its free neighbours. Where one has memory and the
-// other only addresses, they stay two. (Erasing from the pool does nothing if the neighbour has only
+// Merges `block`, which is free and in no pool, with its free neighbours. A block that has memory does not
+// merge with one that has only addresses. (Erasing from the pool does nothing if the neighbour has only
 // addresses.)
 Block* Allocator::merge_with_neighbours(Block* block) {
   const auto joins = [block](const Block* b) { return b && b->free && b->mapped == block->mapped; };

@@ -7,12 +7,12 @@
 
 namespace gradus {
 
-// Why it cannot be used and what to do about it, in a sentence; empty if it can.
+// Why cuda cannot be used and what to do about it, in a sentence; empty if it can be used.
 std::string cuda_problem();
 
 #ifdef GRADUS_CUDA
-// GPU memory by cudaMalloc. One stream, on which kernels and copies follow each other. Throws the sentence of
-// cuda_problem.
+// GPU memory from cudaMalloc. One stream runs kernels and copies in order. Throws cuda_problem() if it is not
+// empty.
 std::unique_ptr<Source> cuda_source();
 #endif
 

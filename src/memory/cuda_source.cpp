@@ -33,8 +33,8 @@ std::string cuda_problem() {
 
 namespace {
 
-// The driver's functions for addresses and the memory behind them. They are looked up when first used: a
-// program linked to the driver would not start on a machine without one.
+// The driver's functions for virtual memory management. They are looked up at the first use, because a
+// program that is linked to the driver would not start on a machine without one.
 struct Driver {
   decltype(&cuGetErrorString) error_string;
   decltype(&cuMemAddressReserve) reserve;
@@ -62,7 +62,7 @@ struct Driver {
     void* address = nullptr;
     cudaDriverEntryPointQueryResult found{};
 #if CUDART_VERSION >= 12050
-    constexpr int kSince = 10020;  // CUDA 10.2: when these functions came
+    constexpr int kSince = 10020;  // CUDA 10.2 introduced these functions
     check_cuda(cudaGetDriverEntryPointByVersion(name, &address, kSince, cudaEnableDefault, &found), name);
 #else
     check_cuda(cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found), name);
@@ -88,13 +88,13 @@ void check_driver(CUresult e, const char* what) {
 class CudaSource : public Source {
  public:
   CudaSource() {
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
-    check_cuda(cudaMallocHost(&staging_, 2 * kHalf), "allocating pinned memory of the host");
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+    check_cuda(cudaMallocHost(&staging_, 2 * kHalf), "allocating pinned host memory");
     for (cudaEvent_t& e : read_)
-      check_cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
+      check_cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "creating an event");
   }
   ~CudaSource() override {
-    cudaStreamSynchronize(stream_);  // it may still read what is there
+    cudaStreamSynchronize(stream_);  // a copy may still read the pinned memory
     for (cudaEvent_t e : read_) cudaEventDestroy(e);
     cudaFreeHost(staging_);
     cudaStreamDestroy(stream_);
@@ -106,10 +106,10 @@ class CudaSource : public Source {
       check_cuda(e, "allocating GPU memory");
       return p;
     }
-    cudaGetLastError();  // handled: it is the allocator that knows what to do
+    cudaGetLastError();  // clears the error; the allocator handles it
     return nullptr;
   }
-  void release(void* p, int64_t) noexcept override { cudaFree(p); }  // waits for what still uses it
+  void release(void* p, int64_t) noexcept override { cudaFree(p); }  // waits for kernels that still use it
 
   void* reserve(int64_t bytes) override {
     CUdeviceptr p = 0;
@@ -118,7 +118,7 @@ class CudaSource : public Source {
     check_driver(e, "reserving addresses");
     return reinterpret_cast<void*>(p);
   }
-  void unreserve(void* p, int64_t bytes) noexcept override {  // fails only after a kernel has; see unmap
+  void unreserve(void* p, int64_t bytes) noexcept override {  // fails only after a kernel failed; see unmap
     driver().unreserve(reinterpret_cast<CUdeviceptr>(p), size_t(bytes));
   }
   bool map(void* page, int64_t bytes) override {
@@ -135,19 +135,19 @@ class CudaSource : public Source {
     check_driver(e, "allocating a page");
     const CUdeviceptr p = reinterpret_cast<CUdeviceptr>(page);
     check_driver(driver().map(p, size_t(bytes), 0, memory, 0), "mapping a page");
-    check_driver(driver().release(memory), "releasing a page");  // it lives as long as it is mapped
+    check_driver(driver().release(memory), "releasing a page");  // the memory lives as long as it is mapped
     check_driver(driver().set_access(p, size_t(bytes), &access, 1), "making a page writable");
     return true;
   }
-  // cuMemUnmap need not wait for what still uses the page. Where either fails, a kernel has, and all memory
-  // of the GPU with it: who waits next for a result says so.
+  // cuMemUnmap need not wait for kernels that still use the page. If one of the two calls fails, a kernel has
+  // failed before and all memory of the GPU is lost; the next wait for a result reports it.
   void unmap(void* page, int64_t bytes) noexcept override {
     if (cudaStreamSynchronize(stream_) == cudaSuccess)
       driver().unmap(reinterpret_cast<CUdeviceptr>(page), size_t(bytes));
   }
 
-  // By way of pinned memory, which the GPU reads and writes itself: a copy is queued behind the kernels
-  // before it. There are two halves, so that the host can fill one while the other is read.
+  // Copies go through pinned memory, which the GPU reads and writes itself, so a copy is queued behind the
+  // kernels before it. The buffer has two halves: the host fills one while the GPU reads the other.
   void copy_in(void* to, const void* from_host, int64_t bytes) override {
     for (int64_t at = 0, n = 0; at < bytes; at += n, filled_ += n) {
       if (filled_ == kHalf) next_half();
@@ -167,11 +167,11 @@ class CudaSource : public Source {
   }
   int64_t occupied() const override {
     size_t free = 0, all = 0;
-    check_cuda(cudaMemGetInfo(&free, &all), "asking for the GPU's free memory");
+    check_cuda(cudaMemGetInfo(&free, &all), "querying the GPU's free memory");
     return int64_t(all - free);
   }
   void* stream() const override { return stream_; }
-  void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "running what was queued"); }
+  void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "waiting for queued work"); }
 
   std::unique_ptr<DeviceGraph> graph(const std::function<void()>& calls) override {
     return std::make_unique<CudaGraph>(stream_, calls);
@@ -180,7 +180,7 @@ class CudaSource : public Source {
   void pin(void* p, int64_t bytes) override {
     char* const end = static_cast<char*>(p) + bytes;
     check_cuda(cudaHostRegister(page_of(p), size_t(end - page_of(p)), cudaHostRegisterDefault),
-               "pinning memory of the host");
+               "pinning host memory");
   }
   void unpin(void* p) noexcept override { cudaHostUnregister(page_of(p)); }
   std::unique_ptr<CopyQueue> copy_queue() override { return std::make_unique<CudaCopyQueue>(*this, stream_); }
@@ -195,16 +195,16 @@ class CudaSource : public Source {
     return static_cast<char*>(p) - uintptr_t(p) % uintptr_t(sysconf(_SC_PAGESIZE));
   }
   char* half() { return static_cast<char*>(staging_) + second_ * kHalf; }
-  // The other half, from its beginning, once the GPU has read what was there.
+  // Switches to the beginning of the other half, once the GPU has read its contents.
   void next_half() {
     check_cuda(cudaEventRecord(read_[second_], stream_), "recording an event");
     second_ = !second_, filled_ = 0;
-    check_cuda(cudaEventSynchronize(read_[second_]), "running what was queued");
+    check_cuda(cudaEventSynchronize(read_[second_]), "waiting for queued work");
   }
   cudaStream_t stream_ = nullptr;
   void* staging_ = nullptr;
-  cudaEvent_t read_[2] = {};  // of each half, all that was filled
-  bool second_ = false;       // half is being filled
+  cudaEvent_t read_[2] = {};  // per half: the GPU has read its contents
+  bool second_ = false;       // the second half is being filled
   int64_t filled_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What can be queued on a GPU's stream: points of time, copies beside it, graphs. In builds with CUDA=1 only.
+// Work with a GPU's stream: times, copies on a second stream, graphs. Only in builds with CUDA=1.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,15 +9,15 @@
 
 namespace gradus {
 
-// An error of a kernel is reported by the first call that waits for it, whatever that call is about.
+// A kernel's error is reported by the first call that waits for the kernel, whatever that call does.
 inline void check_cuda(cudaError_t e, const char* what) {
-  if (e != cudaSuccess) cudaGetLastError();  // or the next that asks would be blamed for it
+  if (e != cudaSuccess) cudaGetLastError();  // or the next call that asks would report it, too
   check(e == cudaSuccess, "cuda: ", what, " failed: ", cudaGetErrorString(e),
         "; if a kernel printed a sentence before this, that is the reason");
 }
 
-// An event is a time on the GPU's clock, and only differences are known: the first one is noted when the GPU
-// has nothing to do, so that it is the host's time, too.
+// Events are times on the GPU's clock, and CUDA gives only their differences. So the first event is recorded
+// while the GPU is idle; its time on the host's clock is known.
 class CudaClock : public DeviceClock {
  public:
   explicit CudaClock(cudaStream_t stream) : stream_(stream) {}
@@ -27,20 +27,20 @@ class CudaClock : public DeviceClock {
   void note() override {
     if (noted_ == events_.size()) {
       cudaEvent_t event = nullptr;
-      check_cuda(cudaEventCreate(&event), "making an event");
+      check_cuda(cudaEventCreate(&event), "creating an event");
       events_.push_back(event);
     }
     if (noted_ == 0) {
-      check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
+      check_cuda(cudaStreamSynchronize(stream_), "waiting for queued work");
       first_ = seconds_now();
     }
     check_cuda(cudaEventRecord(events_[noted_++], stream_), "recording an event");
   }
   std::vector<double> read() override {
-    check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
+    check_cuda(cudaStreamSynchronize(stream_), "waiting for queued work");
     std::vector<double> seconds;
     for (size_t i = 0; i < noted_; ++i) {
-      float ms = 0;  // since the one before: since the first one, a float would be too coarse
+      float ms = 0;  // since the previous event; a float since the first one would be too coarse
       if (i > 0) check_cuda(cudaEventElapsedTime(&ms, events_[i - 1], events_[i]), "reading an event");
       seconds.push_back((i > 0 ? seconds.back() : first_) + 1e-3 * double(ms));
     }
@@ -50,7 +50,7 @@ class CudaClock : public DeviceClock {
 
  private:
   cudaStream_t stream_;
-  std::vector<cudaEvent_t> events_;  // the first noted_ of them wait to be read
+  std::vector<cudaEvent_t> events_;  // the first noted_ are recorded and not yet read
   size_t noted_ = 0;
   double first_ = 0;
 };
@@ -58,8 +58,8 @@ class CudaClock : public DeviceClock {
 class CudaCopyQueue : public CopyQueue {
  public:
   CudaCopyQueue(Source& source, cudaStream_t kernels) : CopyQueue(source), kernels_(kernels) {
-    check_cuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "making a stream");
-    check_cuda(cudaEventCreateWithFlags(&kernels_by_now_, cudaEventDisableTiming), "making an event");
+    check_cuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "creating a stream");
+    check_cuda(cudaEventCreateWithFlags(&kernels_by_now_, cudaEventDisableTiming), "creating an event");
   }
   ~CudaCopyQueue() override {
     cudaStreamSynchronize(copies_);
@@ -68,11 +68,11 @@ class CudaCopyQueue : public CopyQueue {
   }
   void copy_in(void* to, const void* from_host, int64_t bytes) override {
     check_cuda(cudaEventRecord(kernels_by_now_, kernels_), "recording an event");
-    check_cuda(cudaStreamWaitEvent(copies_, kernels_by_now_, 0), "letting a stream wait");
+    check_cuda(cudaStreamWaitEvent(copies_, kernels_by_now_, 0), "making a stream wait");
     check_cuda(cudaMemcpyAsync(to, from_host, size_t(bytes), cudaMemcpyHostToDevice, copies_),
                "a copy from the host to the GPU");
   }
-  void wait() override { check_cuda(cudaStreamSynchronize(copies_), "running what was queued"); }
+  void wait() override { check_cuda(cudaStreamSynchronize(copies_), "waiting for queued work"); }
 
  private:
   cudaStream_t kernels_, copies_ = nullptr;
@@ -93,11 +93,11 @@ class CudaGraph : public DeviceGraph {
       calls();
     } catch (...) {
       cudaStreamEndCapture(stream, &noted.graph);
-      cudaGetLastError();  // the error is the call's
+      cudaGetLastError();  // `calls` has thrown its own error
       throw;
     }
     check_cuda(cudaStreamEndCapture(stream, &noted.graph), "ending a graph");
-    check_cuda(cudaGraphInstantiate(&graph_, noted.graph, 0), "making a graph");
+    check_cuda(cudaGraphInstantiate(&graph_, noted.graph, 0), "instantiating a graph");
   }
   ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
   void launch() override { check_cuda(cudaGraphLaunch(graph_, stream_), "launching a graph"); }

@@ -52,7 +52,7 @@ Device::Device(std::string_view name, int64_t budget) : Device(entry(name), budg
 Device::Device(const DeviceEntry& entry, int64_t budget)
     : backend_(&entry.backend()), allocator_(entry.source(), meter_) {
   allocator_.set_budget(budget);
-  if (!has_data()) meter_.keep_trace();  // time can only be predicted
+  if (!has_data()) meter_.keep_trace();  // time can only be predicted, from the trace
   scalars_ = allocator_.allocate(sizeof(StepScalars), Kind::Other, "step scalars");
   copy_in(there(), &host_scalars_, sizeof host_scalars_);
 }
@@ -87,8 +87,8 @@ void Device::synchronize() {
 }
 
 constexpr const char* kNoCopies =
-    "a captured step copies nothing from the host or to it, because a replay would not; copy before the step "
-    "or after it";
+    "a captured step cannot copy from or to the host, because a replay would not repeat the copy; "
+    "copy before or after the step";
 
 void Device::copy_in(void* to, const void* from_host, int64_t bytes) {
   check(!records, "copy_in: ", kNoCopies);

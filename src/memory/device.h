@@ -10,15 +10,15 @@
 
 namespace gradus {
 
-// The devices of this build, "auto" first (cuda where there is one, else cpu): what --device may be.
+// The devices of this build, "auto" first (cuda if available, else cpu): the values of --device.
 std::vector<std::string> device_names();
 
-struct DeviceEntry;  // of the table of devices
+struct DeviceEntry;  // an entry of the table of devices
 
 class Device {
  public:
-  // `name` is one of device_names(); `budget` bounds the bytes reserved (0: no bound). Throws a sentence that
-  // says what is missing if the device is unknown, or not there.
+  // `name` is one of device_names(); `budget` limits the reserved bytes (0: no limit). If the device is
+  // unknown or not available, throws a sentence that says what is missing.
   explicit Device(std::string_view name, int64_t budget = 0);
   ~Device();
   Device(const Device&) = delete;
@@ -26,35 +26,35 @@ class Device {
 
   const char* name() const { return backend_->name; }
   const Backend& backend() const { return *backend_; }
-  void use(const Backend& table) { backend_ = &table; }             // one that outlives the device
+  void use(const Backend& table) { backend_ = &table; }             // which must outlive the device
   bool has_data() const { return allocator_.source().has_data(); }  // false on meta
   Allocator& allocator() { return allocator_; }
   Meter& meter() { return meter_; }
 
-  // What kernels find in Ctx, but for the scratch of the call.
+  // The Ctx for kernels, without the scratch memory of the call.
   Ctx ctx();
   StepScalars scalars();  // read back from the device
-  // Writes one of them, as in device.set(&StepScalars::loss_scale, 8.0f).
+  // Writes one scalar, as in device.set(&StepScalars::loss_scale, 8.0f).
   template <class T>
   void set(T StepScalars::*field, T value) {
     copy_in(&(there()->*field), &value, sizeof value);
     host_scalars_.*field = value;
   }
-  // What the host has written last, without asking the device.
+  // The values that the host wrote last, without reading the device.
   const StepScalars& host_scalars() const { return host_scalars_; }
 
-  void synchronize();  // returns when all that was asked is done
+  void synchronize();  // returns when all queued work is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
-  // The same on a queue of its own: allocator().source().copy_queue().
+  // The same on a separate queue, made by allocator().source().copy_queue().
   void copy_in(CopyQueue& queue, void* to, const void* from_host, int64_t bytes);
-  void wait(CopyQueue& queue);                                    // until its copies are done
+  void wait(CopyQueue& queue);                                    // returns when its copies are done
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
-  // What allocates finds its name in these ranges, which outlive the device; waits and copies begin their
-  // own.
+  // The allocator names its events by these ranges, which must outlive the device. Waits and copies open
+  // ranges of their own.
   void use(Ranges& ranges);
-  // How often the host has waited for the device: synchronize(), copy_out() and for a queue of copies.
+  // How often the host has waited for the device, in synchronize(), copy_out() and wait().
   int64_t waits() const { return waits_; }
-  // While the calls of a step are recorded, copies are errors: they would not be made again.
+  // Set while a step is captured. Copies are then errors, because a replay would not repeat them.
   bool records = false;
 
  private:
@@ -65,7 +65,7 @@ class Device {
   Ranges* ranges_ = nullptr;
   Meter meter_;  // before the allocator, which refers to it
   Allocator allocator_;
-  StepScalars host_scalars_;  // what the host has written last
+  StepScalars host_scalars_;  // the values that the host wrote last
   int64_t waits_ = 0;
   Block* scalars_ = nullptr;
   Block* workspace_ = nullptr;  // kWorkspaceBytes, kind workspace; allocated when first asked for

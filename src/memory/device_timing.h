@@ -1,4 +1,4 @@
-// Time on a device. A GPU works behind the host's back: before the clock is read, its work must be done.
+// Time on a device. A GPU runs asynchronously, so the host waits for its work before it reads the clock.
 #pragma once
 #include "src/core/timing.h"
 #include "src/memory/device.h"
@@ -10,7 +10,7 @@ inline double seconds_now(Device& device) {
   return seconds_now();
 }
 
-// measure() of what f asks of a device. To ask a GPU for one kernel and wait for it takes some 10 us by
+// measure() for work that f queues on a device. Launching one kernel and waiting for it takes about 10 us by
 // itself, so a sample is as many calls as take a millisecond, and one wait.
 template <class F>
 Timing measure(Device& device, F&& f, int repeats = 5, double min_seconds = 0.05) {

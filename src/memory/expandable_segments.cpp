@@ -1,18 +1,19 @@
-// Expandable segments, as in PyTorch's CUDA allocator (expandable_segments:True). Where sizes grow from step
-// to step, every segment of before is a little too small: its memory is held and cannot be used. So here a
-// pool has one segment with more addresses than any device has memory, and where a request is larger than
-// what is free, memory is put behind the next addresses, page by page (2 MiB in the small pool, 20 MiB in the
-// large one). Nothing moves, and what is freed merges with its neighbours, whatever requests it came in.
+// Expandable segments, as in PyTorch's CUDA allocator (expandable_segments:True). If sizes grow from step to
+// step, the segments of earlier steps are a little too small, so their memory is reserved and cannot be used.
+// So here a pool has one segment with more addresses than any device has memory. If a request is larger than
+// every free block, the allocator maps memory at the next addresses, page by page (2 MiB in the small pool,
+// 20 MiB in the large one). Blocks never move, and a freed block merges with its neighbours, even if they
+// were mapped for different requests.
 //
-// Addresses without memory behind them, mostly the end of the segment, are blocks too: free ones that are not
-// mapped and in no pool, called holes. Emptying the cache makes holes of all wholly free pages.
+// Addresses without memory, mostly the end of the segment, are blocks too: free, not mapped and in no pool.
+// They are called holes. Emptying the cache turns all wholly free pages into holes.
 #include <algorithm>
 
 #include "src/memory/allocator.h"
 
 namespace gradus {
 
-// Addresses of one segment; one for a larger request has more. If they are used up, another segment begins.
+// Addresses of one segment; a larger request gets more. When they are used up, the pool gets another segment.
 constexpr int64_t kAddresses = int64_t(1) << 40;
 constexpr int64_t kSmallPage = int64_t(2) << 20, kLargePage = int64_t(20) << 20;
 
@@ -20,8 +21,8 @@ static int64_t free_before(const Block* hole) {
   return hole->prev && hole->prev->free ? hole->prev->size : 0;
 }
 
-// A free block of at least `size` bytes, in no pool, partly on pages new from the device; nullptr: no memory.
-// It is called when no free block is large enough.
+// Called when no free block is large enough. Returns a free block of at least `size` bytes, in no pool, with
+// memory on newly mapped pages; nullptr: no memory.
 Block* Allocator::expand(int64_t size, bool small) {
   Block* hole = find_hole(size, small);
   if (!hole) return nullptr;
@@ -30,7 +31,7 @@ Block* Allocator::expand(int64_t size, bool small) {
   return nullptr;
 }
 
-// The first hole where `size` bytes have room, together with the free block before it. (PyTorch would also
+// The first hole that has room for `size` bytes together with the free block before it. (PyTorch would also
 // join several holes with the free blocks between them.)
 Block* Allocator::find_hole(int64_t size, bool small) {
   // BEGIN SOLUTION 05.1
@@ -48,7 +49,7 @@ Block* Allocator::find_hole(int64_t size, bool small) {
   return add_segment({next_serial_++, 0, small, static_cast<char*>(base), new_block(), addresses, page, 0});
 }
 
-// Puts memory behind the first `bytes` of a hole, which becomes a free block of that size; or does nothing.
+// Maps memory at the first `bytes` of a hole, which becomes a free block of that size. false: no memory.
 bool Allocator::map(Block* hole, int64_t bytes) {
   Segment& segment = *hole->segment;
   if (!within_budget(bytes)) return false;

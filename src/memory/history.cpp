@@ -44,7 +44,7 @@ size_t peak_event(const std::vector<MemoryEvent>& history) {
     allocated += history[i].bytes;
     if (allocated > highest) highest = allocated, peak = i;
   }
-  check(highest >= 0, "memory history: nothing was allocated in it");
+  check(highest >= 0, "memory history: it contains no allocation");
   return peak;
 }
 
@@ -59,7 +59,7 @@ MemoryPeak memory_peak(const std::vector<MemoryEvent>& history) {
   return result;
 }
 
-// From `b` on to the next hole or the segment's end.
+// The mapped bytes from `b` to the next hole or the end of the segment.
 static int64_t mapped_from(const Block* b) {
   int64_t bytes = 0;
   for (; b && b->mapped; b = b->next) bytes += b->size;
@@ -67,7 +67,7 @@ static int64_t mapped_from(const Block* b) {
 }
 
 void Allocator::keep_history() {
-  check(!keeps_history_, "keep_history: a history is being kept already");
+  check(!keeps_history_, "keep_history: the history is being recorded already");
   keeps_history_ = true;
   history_begin_ = seconds_now();
   Ranges before;
@@ -85,7 +85,7 @@ void Allocator::keep_history() {
 }
 
 const std::vector<MemoryEvent>& Allocator::history() const {
-  check(keeps_history_, "memory history: none is kept; call keep_history() before what is to be seen");
+  check(keeps_history_, "memory history: not recorded; call keep_history() before the part of interest");
   return history_;
 }
 

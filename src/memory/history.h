@@ -1,6 +1,6 @@
-// The memory history: everything an allocator did, in order, with what it was done for. Replayed from the
-// beginning it gives every state there was: which blocks were alive, of which kind, and what was reserved.
-// src/io/memory_files.h makes a picture, a page for the browser and a file for PyTorch's viewer of it.
+// The memory history: all events of an allocator, in order, each with the op that ran. A replay from the
+// beginning gives every state: the live blocks, their kinds, and the reserved bytes. src/io/memory_files.h
+// writes it as a picture, as a page for the browser and as a file for PyTorch's viewer.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,13 +13,13 @@
 namespace gradus {
 
 enum class Action : uint8_t {
-  Alloc,         // a block is handed out
-  Free,          // and comes back
-  ChangeKind,    // a block in use is of another kind from now on
-  SegmentAlloc,  // the device gives a segment
-  SegmentFree,   // and gets it back
-  SegmentMap,    // pages of an expandable segment get memory
-  SegmentUnmap,  // and lose it
+  Alloc,         // a block is allocated
+  Free,          // a block is freed
+  ChangeKind,    // the kind of a block in use changes
+  SegmentAlloc,  // the device provides a segment
+  SegmentFree,   // a segment is returned to the device
+  SegmentMap,    // memory is mapped at pages of an expandable segment
+  SegmentUnmap,  // pages are unmapped
   OutOfMemory,   // a request fails
 };
 const char* name_of(Action);  // "alloc", "free", "kind", "segment_alloc", ...
@@ -27,29 +27,29 @@ const char* name_of(Action);  // "alloc", "free", "kind", "segment_alloc", ...
 struct MemoryEvent {
   Action action;
   int64_t address;        // on the device
-  int64_t bytes = 0;      // of the block, the segment or the pages; OutOfMemory: what the budget had left
-  int64_t requested = 0;  // of the block: what the program asked for
+  int64_t bytes = 0;      // of the block, the segment or the pages; OutOfMemory: bytes left in the budget
+  int64_t requested = 0;  // blocks: the bytes that the program asked for
   Kind kind = Kind::Other;
-  std::string name, op;  // the block's name; what the program was in, as in "backward/linear" (ranges.h)
+  std::string name, op;  // the block's name; the open ranges, as in "backward/linear" (ranges.h)
   Shape shape;
   double seconds = 0;  // since the history began
 };
 
-// Goes through a history again.
+// Replays a history.
 class MemoryReplay {
  public:
   void apply(const MemoryEvent&);
-  Meter meter;                           // as the allocator's was after it; pages mapped together: 1 request
-  std::map<int64_t, MemoryEvent> alive;  // by address: the Alloc of each block, with its present kind
+  Meter meter;                           // as the allocator's, but pages mapped together count once
+  std::map<int64_t, MemoryEvent> alive;  // by address: the Alloc of each block, with its current kind
 };
 
-// The first event after which most is allocated; an Error if nothing ever was.
+// The first event after which the most bytes are allocated; an Error without an Alloc.
 size_t peak_event(const std::vector<MemoryEvent>& history);
 
 // The instant when the allocated bytes first reached their highest value.
 struct MemoryPeak {
   Usage usage;
-  MemoryEvent reached_by;          // the allocation that did it, with the op it was for
+  MemoryEvent reached_by;          // the allocation that reached it, with its op
   std::vector<MemoryEvent> alive;  // largest first
 };
 MemoryPeak memory_peak(const std::vector<MemoryEvent>& history);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr uintptr_t kHugePage = uintptr_t(2) << 20;
 
-// Pages straight from the operating system, so that what is released is really given back. Huge pages save
-// page faults and TLB misses: first touch of 256 MiB takes a quarter of the time, copying it 10 % less.
+// Pages directly from the operating system, so that released memory is really returned. Huge pages save page
+// faults and TLB misses: the first touch of 256 MiB takes a quarter of the time, copying it 10 % less.
 class HostSource : public Source {
  public:
   void* acquire(int64_t bytes) override {
@@ -40,11 +40,12 @@ class HostSource : public Source {
   bool map(void* page, int64_t bytes) override {
     if (mprotect(page, size_t(bytes), PROT_READ | PROT_WRITE) != 0) return false;
 #ifdef MADV_HUGEPAGE
-    madvise(page, size_t(bytes), MADV_HUGEPAGE);  // a wish; where it is not granted, pages are small
+    madvise(page, size_t(bytes), MADV_HUGEPAGE);  // a hint; if it is not followed, pages are small
 #endif
     return true;
   }
-  // Fresh addresses in place of the old ones: the memory goes back, and a use by mistake ends in a fault.
+  // Maps fresh addresses over the old ones: the memory goes back to the system, and an access by mistake
+  // faults.
   void unmap(void* page, int64_t bytes) noexcept override {
     mmap(page, size_t(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
@@ -54,7 +55,7 @@ class HostSource : public Source {
   }
   void copy_out(void* to_host, const void* from, int64_t bytes) override { copy_in(to_host, from, bytes); }
   int64_t occupied() const override {
-    std::ifstream statm("/proc/self/statm");  // Linux; in pages: all addresses, then those with memory
+    std::ifstream statm("/proc/self/statm");  // Linux; in pages: the addresses, then the memory
     int64_t addresses = 0, resident = 0;
     return statm >> addresses >> resident ? resident * sysconf(_SC_PAGESIZE) : -1;
   }

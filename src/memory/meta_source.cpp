@@ -8,8 +8,8 @@ namespace {
 
 class MetaSource : public Source {
  public:
-  // Not more at once than programs have addresses on x86-64 and aarch64: a size gone wrong is refused here as
-  // on other devices, before sums of bytes overflow or its pages are mapped for ever.
+  // At most the addresses that a program has on x86-64 and aarch64: a wrong size fails here as on other
+  // devices, before sums of bytes overflow or mapping its pages takes forever.
   void* acquire(int64_t bytes) override {
     if (bytes > int64_t(1) << 47) return nullptr;
     void* const p = reinterpret_cast<void*>(next_);
@@ -28,7 +28,7 @@ class MetaSource : public Source {
   bool has_data() const override { return false; }
 
  private:
-  // No program has memory here on x86-64 and aarch64: a use of such an address by mistake ends in a fault.
+  // No program has memory here on x86-64 and aarch64, so an access by mistake faults.
   uintptr_t next_ = uintptr_t(1) << 60;
 };
 

@@ -1,7 +1,7 @@
-// Where the bytes are: every allocation has a Kind, and the meter knows at any time, and at the peak, how
-// many bytes of each kind are alive. Kinds count *requested* bytes; `rounding` holds what the allocator
-// added, so that the rows sum to `allocated` exactly. `reserved` is what the device has handed out, in
-// segments, or in pages of expandable segments.
+// Bytes by kind: every allocation has a Kind, and the meter counts the live bytes of each kind, now and at
+// the peak. Kinds count *requested* bytes; `rounding` is what the allocator added, so that the rows sum to
+// `allocated` exactly. `reserved` is the memory that the device has provided, in segments or in pages of
+// expandable segments.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -32,13 +32,13 @@ struct Usage {
   int64_t rounding = 0;
   int64_t operator[](Kind k) const { return by_kind[int(k)]; }
   int64_t allocated() const;                    // the sum of all rows
-  Table table(const std::string& title) const;  // of the kinds that hold bytes, rounding and the sum
+  Table table(const std::string& title) const;  // rows: the kinds with bytes, rounding, the sum
   bool operator==(const Usage&) const = default;
 };
 
 class Meter {
  public:
-  // A block of `block` bytes is handed out for `requested` bytes, or comes back.
+  // A block of `block` bytes is allocated for a request of `requested` bytes, or freed.
   void add(Kind, int64_t requested, int64_t block);
   void remove(Kind, int64_t requested, int64_t block);
   void move(Kind from, Kind to, int64_t requested);
@@ -47,28 +47,28 @@ class Meter {
   // Adds a kernel's cost to the totals of its class and, if a trace is kept, to the trace.
   void count(const Cost&);
   void keep_trace() { keeps_trace_ = true; }
-  // From now on every kernel is waited for and timed (slower: a GPU no longer works ahead).
+  // From now on the host waits for every kernel and times it (slower: a GPU no longer runs asynchronously).
   void keep_times() { keeps_times_ = true; }
   bool keeps_times() const { return keeps_times_; }
   void add_seconds(OpClass c, double seconds) { totals_[int(c)].seconds += seconds; }
 
   const Usage& now() const { return now_; }
   // The full table at the instant when allocated() first reached its highest value, with the kinds that
-  // blocks had then: a kind that changes later does not change the past.
+  // blocks had then, even if a kind changes later.
   const Usage& at_peak() const { return at_peak_; }
   int64_t reserved() const { return reserved_; }
   int64_t peak_reserved() const { return peak_reserved_; }
-  int64_t device_requests() const { return device_requests_; }  // segments and pages ever asked for
+  int64_t device_requests() const { return device_requests_; }  // device allocations: segments, pages
   struct Totals {
     int64_t calls = 0, flops = 0, bytes = 0;
-    double seconds = 0;  // if times are kept
+    double seconds = 0;  // measured if times are kept
   };
   const Totals& totals(OpClass c) const { return totals_[int(c)]; }
   int64_t flops() const;  // the sum over all classes
-  // How often each kernel of each size ran, by cost: what a time can be predicted from.
+  // How often each kernel of each size ran, by cost; a time can be predicted from it.
   const std::map<Cost, int64_t>& trace() const { return trace_; }
 
-  void reset_peak();  // the peaks become what is alive and reserved now
+  void reset_peak();  // sets the peaks to the current values
   void reset_totals();
 
  private:

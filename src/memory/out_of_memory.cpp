@@ -1,5 +1,5 @@
-// The message of OutOfMemory. It is read by someone whose run has just died, so it says everything: what was
-// asked for, what there is, who holds it, and what to try.
+// The message of OutOfMemory. Its reader's run has just failed, so it says everything: the request, the
+// memory that exists, the kinds and blocks that hold it, and what to try.
 #include <algorithm>
 #include <sstream>
 

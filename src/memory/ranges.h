@@ -1,9 +1,9 @@
-// What the program is in, from the outermost to the innermost: a pass, a layer, an op. A Context has one of
-// these. Its listeners show times or bytes by what they were for: a cluster's timeline, the profiler; the
-// memory history asks for the path, and NVIDIA's profilers are told (nsys profile -t cuda,nvtx
-// build/cuda/lessons/03_transformer --steps=20). A ProfileRange is one. Batches are read in "data"; a
-// Transformer begins "forward" and its layers, an op itself, a Tape "backward", an optimizer "update", a
-// Device copies and waits, a Comm its calls.
+// The open ranges of the program, the outermost first: a pass, a layer, an op. Each Context has one Ranges.
+// Its listeners, such as the timeline of a cluster and the profiler, assign times or bytes to ranges. The
+// memory history asks for the path, and NVIDIA's profilers get the ranges, too (nsys profile -t cuda,nvtx
+// build/cuda/lessons/03_transformer --steps=20). A ProfileRange opens a range. A loop reads batches in
+// "data"; a Transformer opens "forward" and a range per layer, an op its own, a Tape "backward", an optimizer
+// "update"; a Device opens ranges for copies and waits, a Comm for its calls.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,32 +16,32 @@
 namespace gradus {
 
 enum class RangeNote : uint8_t {
-  Node,  // the range made this node of a tape, or runs it backwards: the number of its first output's slot
-  Bytes  // so many are copied, or sent
+  Node,  // the range records this tape node, or runs its backward: the slot id of its first output
+  Bytes  // the number of bytes copied or sent
 };
 
-// Who is told of ranges. depth: how many the range is in. What began() throws ends the range; the others do
-// not throw.
+// Is called when a range begins and when it ends. depth: the number of ranges around it. If began() throws,
+// the range does not begin; the other functions do not throw.
 class RangeListener {
  public:
   virtual ~RangeListener() = default;
   virtual void began(size_t depth, const char* name) = 0;
   virtual void ended(size_t depth) = 0;
-  virtual void noted(RangeNote, int64_t) {}  // of the innermost range that is open
+  virtual void noted(RangeNote, int64_t) {}  // about the innermost open range
 };
 
 class Ranges {
  public:
-  // Is told from now on, until it is removed; not from within a call of it.
+  // Calls the listener from now on until remove(). Neither may be called by a listener.
   void add(RangeListener& listener) { listeners_.push_back(&listener); }
   void remove(const RangeListener& listener) { std::erase(listeners_, &listener); }
 
-  // Names outlive their range. end() is of the one that began last.
+  // `name` must outlive the range. end() ends the range that began last.
   void begin(const char* name) {
     for (RangeListener* l : listeners_) l->began(open_.size(), name);
     open_.push_back(name);
 #ifdef GRADUS_CUDA
-    nvtxRangePushA(name);  // returns at once if no profiler listens
+    nvtxRangePushA(name);  // returns at once if no profiler is attached
 #endif
   }
   void end() {
@@ -54,7 +54,7 @@ class Ranges {
   void note(RangeNote what, int64_t value) {
     for (RangeListener* l : listeners_) l->noted(what, value);
   }
-  std::string path() const {  // "backward/linear"; "" outside of all
+  std::string path() const {  // "backward/linear"; "" outside all ranges
     std::string path;
     for (const char* name : open_) {
       if (!path.empty()) path += '/';
@@ -68,7 +68,7 @@ class Ranges {
   std::vector<RangeListener*> listeners_;
 };
 
-// Of a Ranges that is known, or of none. That of the current context: ProfileRange.
+// Opens a range of `ranges`; nullptr: none. For the ranges of the current context: ProfileRange.
 class OpenRange {
  public:
   OpenRange(Ranges* ranges, const char* name, int64_t bytes = 0) : ranges_(ranges) {

@@ -1,5 +1,5 @@
-// Where a device's segments come from, and how bytes get there and back. One small class for each kind of
-// memory.
+// The source of a device's memory: provides segments and copies bytes to and from the host. One small class
+// per kind of memory.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,20 +11,20 @@
 
 namespace gradus {
 
-// When a device comes to points of its queue, on this machine's clock. Where calls return when done, that is
-// when they are noted.
+// The times at which a device reaches points of its queue, on the host's clock. If the device's calls return
+// when done, note() reads the clock.
 class DeviceClock {
  public:
   virtual ~DeviceClock() = default;
   virtual void note() { times_.push_back(seconds_now()); }
-  // Waits until the device has come to all points that were noted; gives those times, and forgets them.
+  // Waits until the device has reached all noted points, returns their times, and forgets them.
   virtual std::vector<double> read() { return std::exchange(times_, {}); }
 
  private:
   std::vector<double> times_;
 };
 
-// What was queued once and is queued again by one call (CUDA: a graph).
+// Recorded work that one call queues (a CUDA graph).
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
@@ -32,16 +32,16 @@ class DeviceGraph {
 };
 
 class Source;
-// A second queue of a device, of copies that go on beside its kernels. Where calls return when done, a copy
-// is made at once.
+// A second queue of a device, for copies that overlap its kernels. If the device's calls return when done,
+// copy_in() copies at once.
 class CopyQueue {
  public:
   explicit CopyQueue(Source& source) : source_(source) {}
   virtual ~CopyQueue() = default;
-  // Queues a copy. It begins when the kernels that are queued by now are done, because they may use `to`.
-  // `from_host` may be changed again after wait(); only from pinned memory does the call return at once.
+  // Queues a copy. It begins when all kernels queued so far are done, because they may use `to`. The caller
+  // may change `from_host` after wait(). The call returns at once only if `from_host` is pinned.
   virtual void copy_in(void* to, const void* from_host, int64_t bytes);
-  // Returns when all copies of this queue are done: kernels that are queued from now on find them.
+  // Returns when all copies of this queue are done, so kernels that are queued later see them.
   virtual void wait() {}
 
  private:
@@ -51,35 +51,36 @@ class CopyQueue {
 class Source {
  public:
   virtual ~Source() = default;
-  // Sizes are multiples of 2 MiB; at least 64-byte aligned. nullptr: the device has no more.
+  // Sizes are multiples of 2 MiB; at least 64-byte aligned. nullptr: the device has no memory left.
   virtual void* acquire(int64_t bytes) = 0;
   virtual void release(void* p, int64_t bytes) noexcept = 0;
-  // For segments that grow: addresses alone, behind whose pages map() puts memory and unmap() takes it away
-  // when nothing uses it any more. A page is a multiple of 2 MiB, and is unmapped as it was mapped.
-  virtual void* reserve(int64_t bytes) = 0;  // nullptr: there are not so many addresses
+  // For segments that grow: reserve() provides addresses without memory, map() maps memory at a page, and
+  // unmap() returns it when nothing uses it any more. A page is a multiple of 2 MiB and is unmapped as it was
+  // mapped.
+  virtual void* reserve(int64_t bytes) = 0;  // nullptr: too few addresses are left
   virtual void unreserve(void* p, int64_t bytes) noexcept = 0;
-  virtual bool map(void* page, int64_t bytes) = 0;  // false: the device has no more
+  virtual bool map(void* page, int64_t bytes) = 0;  // false: no memory left
   virtual void unmap(void* page, int64_t bytes) noexcept = 0;
-  // 0 bytes is allowed, with any pointers. copy_in returns when from_host may be changed: the bytes are there
-  // for what is queued later, and the host waits for the device only if it is far ahead of it. copy_out
-  // waits.
+  // 0 bytes are allowed, with any pointers. copy_in returns when the caller may change from_host; work that
+  // is queued later sees the bytes, and the host waits only if it is far ahead of the device. copy_out waits
+  // for the device.
   virtual void copy_in(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void copy_out(void* to_host, const void* from, int64_t bytes) = 0;
-  // What kernels and copies are queued on, and the wait for all of it; nothing where calls return when done.
+  // The queue of kernels and copies (CUDA: a stream), and the wait for all queued work. If calls return when
+  // done, there is no queue and no wait.
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
-  // Notes what `calls` queues on the stream, which is not done. Where calls return when done there is nothing
-  // to note: nullptr, and none is made.
+  // Records the work that `calls` queues on the stream, without running it. If calls return when done,
+  // returns nullptr and makes no calls.
   virtual std::unique_ptr<DeviceGraph> graph(const std::function<void()>& /*calls*/) { return nullptr; }
   virtual std::unique_ptr<DeviceClock> clock() { return std::make_unique<DeviceClock>(); }
-  // The device itself copies from memory of the host that is pinned (page-locked), while the host goes on.
-  // Whole pages are pinned, so others that are pinned may not share them. It is unpinned before it is given
-  // back.
+  // The device copies pinned (page-locked) host memory itself, while the host continues. Whole pages are
+  // pinned, so two pinned ranges must not share a page. Unpin memory before freeing it.
   virtual void pin(void*, int64_t) {}
   virtual void unpin(void*) noexcept {}
   virtual std::unique_ptr<CopyQueue> copy_queue() { return std::make_unique<CopyQueue>(*this); }
-  // Bytes of the device that are taken, by this program or others, with all that a driver or libraries keep:
-  // on a GPU what nvidia-smi shows, on the host the memory of this process. -1: nobody knows.
+  // Occupied bytes of the device, by this program and others, including the driver and libraries: on a GPU
+  // the number that nvidia-smi shows, on the host the memory of this process. -1: unknown.
   virtual int64_t occupied() const { return -1; }
   virtual bool on_host() const { return false; }  // the host may read and write the memory itself
   virtual bool has_data() const { return true; }  // false: addresses only
@@ -90,8 +91,7 @@ inline void CopyQueue::copy_in(void* to, const void* from_host, int64_t bytes) {
 }
 
 std::unique_ptr<Source> host_source();  // pages of the host, aligned to 2 MiB
-// Addresses that nothing is behind. What is copied out is all ones: NaN in every floating type, -1 in
-// integers.
+// Addresses without memory. copy_out gives bytes of all ones: NaN in every floating type, -1 in integers.
 std::unique_ptr<Source> meta_source();
 
 }  // namespace gradus

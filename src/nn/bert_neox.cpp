@@ -1,5 +1,5 @@
-// What BERT (Devlin et al. 2019) and GPT-NeoX (Black et al. 2022) have in other places than GPT-2, which is
-// in transformer.cpp: the order within a block, and the output head.
+// What is different in BERT (Devlin et al. 2019) and GPT-NeoX (Black et al. 2022) from GPT-2
+// (transformer.cpp): the order within a block, and the output head.
 #include "src/nn/kv_cache.h"
 
 namespace gradus {
@@ -11,7 +11,7 @@ Tensor TransformerBlock::post_norm(const Tensor& x, const TransformerConfig& c, 
   return ln_2(add(h, dropout(mlp_c_proj(c.activation(c_fc(h))), c.dropout)));
 }
 
-// GPT-NeoX's.
+// GPT-NeoX's block.
 Tensor TransformerBlock::parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
   const Tensor heads = attend(c_attn(ln_1(x)), c, past);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));

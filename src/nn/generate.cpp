@@ -11,7 +11,7 @@ namespace gradus {
 Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
   check(cache.layers_.size() == blocks.size() && cache.layers_[0].last() == 2 * config.kv_channels() &&
             cache.group_ == config.heads_per_kv(),
-        "next_logits: the cache was made for another model");
+        "next_logits: the cache was made for a different model");
   check(ids.shape().rank() == 2 && ids.shape()[0] == cache.sequences() && ids.shape()[1] >= 1,
         "next_logits: token ids are ", ids.shape(), "; they must be (B, T) with B = ", cache.sequences(),
         ", the cache's sequences, and at least one token");
@@ -19,7 +19,7 @@ Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
   check(T == 1 || before == 0, "next_logits: ", T, " tokens after ", before,
         "; after the prompt, tokens are read one at a time");
   check(before + T <= cache.capacity(), "next_logits: the cache has room for ", cache.capacity(),
-        " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger one");
+        " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger cache");
   const Evaluation evaluation;
   std::vector<KvLayer> past = cache.past(T);
   Tensor x = embed(ids, {}, before);
@@ -40,8 +40,7 @@ static KvCache cache_for(const char* what, const Transformer& model, const std::
   return KvCache(model, 1, P + tokens - 1);
 }
 
-// Reads the next tokens of all sequences, and returns the logarithms of the probabilities (B,V) of what
-// follows.
+// Reads the next tokens of all sequences, and returns the log probabilities (B,V) of the tokens that follow.
 static std::vector<double> read(const Transformer& model, const std::vector<int32_t>& ids, KvCache& cache,
                                 double temperature) {
   const int64_t B = cache.sequences(), V = model.config.vocab;
@@ -70,7 +69,7 @@ static int32_t draw(const std::vector<double>& log_probabilities, Rng& rng) {
 std::vector<int32_t> sample(const Transformer& model, const std::vector<int32_t>& prompt, int64_t tokens,
                             double temperature, Rng& rng) {
   check(temperature > 0, "sample: temperature ", temperature,
-        " must be above 0; for always the likeliest token, take beam_search with 1 beam");
+        " must be above 0; to get the most likely token each time, use beam_search with 1 beam");
   KvCache cache = cache_for("sample", model, prompt, tokens);
   std::vector<int32_t> text, next = prompt;
   for (int64_t i = 0; i < tokens; ++i) {
@@ -80,12 +79,12 @@ std::vector<int32_t> sample(const Transformer& model, const std::vector<int32_t>
   return text;
 }
 
-struct Candidate {  // a beam and a token to follow it
+struct Candidate {  // a beam and its next token
   double log_probability;
   int32_t parent, token;
 };
 
-// The k likeliest, the likeliest first. log_probabilities (beams,V): of the next token.
+// The k most likely candidates, the most likely first. log_probabilities: (beams,V), of the next token.
 static std::vector<Candidate> likeliest(int64_t k, const std::vector<Beam>& beams,
                                         const std::vector<double>& log_probabilities) {
   std::vector<Candidate> all;
@@ -104,9 +103,9 @@ static std::vector<Candidate> likeliest(int64_t k, const std::vector<Beam>& beam
 std::vector<Beam> beam_search(const Transformer& model, const std::vector<int32_t>& prompt, int64_t tokens,
                               int64_t k) {
   check(k >= 1 && k <= model.config.vocab, "beam_search: ", k, " beams; it must be 1 to ", model.config.vocab,
-        ", the vocabulary: so many texts there are after one token");
+        ", the vocabulary, because one token gives only so many texts");
   KvCache cache = cache_for("beam_search", model, prompt, tokens);
-  std::vector<Beam> beams(1);  // nothing follows the prompt yet
+  std::vector<Beam> beams(1);  // the empty text
   std::vector<int32_t> next = prompt;
   for (int64_t i = 0; i < tokens; ++i) {
     const std::vector<Candidate> best = likeliest(k, beams, read(model, next, cache, 1));

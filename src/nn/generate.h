@@ -1,7 +1,6 @@
-// Text from a model, token by token, over a KvCache that holds all tokens but the last, which is never read.
-// All of this takes a prompt of at least one token and at least one token to add; together they must be at
-// most one more than the model's context. On meta, where there are no numbers, every token counts as equally
-// likely.
+// Generates text token by token, with a KvCache for all tokens but the last, which the model never reads. All
+// functions need a prompt of at least one token and add at least one token; together they are at most one
+// more than the model's context. On meta, which has no numbers, all tokens are equally likely.
 #pragma once
 #include <vector>
 
@@ -10,18 +9,19 @@
 
 namespace gradus {
 
-// What follows the prompt: each token drawn from softmax(logits / temperature). Below 1 the likely tokens
-// become likelier; at 1 they are as likely as the model says.
+// Returns the tokens after the prompt, each drawn from softmax(logits / temperature). At temperature 1 the
+// probabilities are the model's; below 1 likely tokens become more likely.
 std::vector<int32_t> sample(const Transformer&, const std::vector<int32_t>& prompt, int64_t tokens,
                             double temperature, Rng&);
 
 struct Beam {
-  std::vector<int32_t> ids;    // what follows the prompt
-  double log_probability = 0;  // of all of them, given the prompt: the sum over tokens, in nats
+  std::vector<int32_t> ids;    // the tokens after the prompt
+  double log_probability = 0;  // of all ids, given the prompt: the sum over tokens, in nats
 };
-// What likely follows the prompt, the likeliest first. After each token the `beams` likeliest texts are kept,
-// each with a copy of the keys and values of the text it continues, so it needs `beams` times the cache, and
-// twice that while they are reordered. 1 beam: always the likeliest token ("greedy"). At most vocab beams.
+// Returns likely texts after the prompt, the most likely first. After each token the search keeps the `beams`
+// most likely texts, each with its own copy of the keys and values of the text that it continues. So the
+// cache is `beams` times as large, and twice that while the texts are reordered. 1 beam: always the most
+// likely token ("greedy"). At most vocab beams.
 std::vector<Beam> beam_search(const Transformer&, const std::vector<int32_t>& prompt, int64_t tokens,
                               int64_t beams);
 

@@ -10,7 +10,7 @@ static Tensor indices(const std::vector<int32_t>& values, const Shape& shape) {
   return from_host(current().device, values, shape, DType::I32, Kind::Data, "kv_cache.rows");
 }
 
-// to[i,:] = from[rows[i],:]: what an embedding does with its table. from: (any,C); to: as many rows of C.
+// to[i,:] = from[rows[i],:], by the kernel that reads an embedding's table. from: (any,C); to: (rows,C).
 static void copy_rows(const Tensor& from, const Tensor& rows, Tensor to) {
   const RowShape s{rows.numel(), from.last()};
   be(from).embedding_fwd(ctx(from, cost::embedding_fwd(s, to.dtype())), s, from.shape()[0], from.in(),
@@ -30,14 +30,14 @@ static Tensor cast_to(DType t, const Tensor& x) {
   return y;
 }
 
-// softmax(q K^T / sqrt(D)) V with one query for each sequence and head: two batched products, no mask, of the
-// `group` queries at a time that share keys and values. The scores are fp32, as those of attention_plain and
-// attention_flash are, which read the prompt.
+// softmax(q K^T / sqrt(D)) V with one query per sequence and head, without a mask: two batched products, each
+// for the `group` queries that share keys and values. The scores are fp32, as in attention_plain and
+// attention_flash, which read the prompt.
 Tensor KvLayer::attend(const Tensor& qkv, Heads heads) const {
   const ProfileRange range("kv_cache.attend");
   const auto [H, KV] = heads;
   const int64_t B = qkv.shape()[0], W = qkv.last(), D = W / (H + 2 * KV), T = length + 1, group = H / KV;
-  const int64_t token = 2 * KV * D;  // of the cache
+  const int64_t token = 2 * KV * D;  // elements of the cache per token and sequence
   const CBuf key = kv.in(), value = key.from(KV * D);
   Tensor scores = empty(qkv, {B, H, T}, statistics_dtype(qkv.dtype()), "attention.scores");
   const MatmulShape qk{.M = group,
@@ -73,7 +73,7 @@ static Shape checked_shape(const TransformerConfig& c, int64_t sequences, int64_
   check(
       c.mask == Mask::Causal && c.output_head != OutputHead::Pooled && c.token_types == 0,
       "kv_cache: this model reads a text as a whole, as BERT does: the keys and values of a token depend on "
-      "later ones, so none can be kept; take a model with a causal mask, for example gpt2");
+      "later ones, so they cannot be cached; use a model with a causal mask, for example gpt2");
   check(sequences >= 1 && tokens >= 1, "kv_cache: ", sequences, " sequences of ", tokens,
         " tokens; there must be at least one of each");
   check(tokens <= c.context, "kv_cache: ", tokens, " tokens are more than the model's context, ", c.context);

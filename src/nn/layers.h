@@ -8,7 +8,7 @@
 namespace gradus {
 
 struct Linear;
-// What a linear layer computes in place of x W^T + b. It comes from outside: lora.h.
+// Replaces x W^T + b in a linear layer (lora.h, parallel/).
 struct LinearVariant {
   virtual ~LinearVariant() = default;
   virtual Tensor operator()(const Linear& layer, const Tensor& x) const = 0;
@@ -37,7 +37,7 @@ struct Linear {  // y = x W^T + b
   Tensor bias_value() const { return bias ? bias->value : Tensor(); }
   std::string name;
   Parameter& weight;
-  Parameter* bias;  // nullptr: none
+  Parameter* bias;  // nullptr: no bias
   std::unique_ptr<LinearVariant> variant = {};
 };
 

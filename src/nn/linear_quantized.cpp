@@ -1,13 +1,13 @@
-// linear_quantized: y = x W^T + b, where W (out, in) is kept as codes and does not train.   dx = dy W,   db =
-// sum of dy over rows. W is made numbers some rows at a time, forward and backward: never more than kTile
-// elements, or one row, and a span. saves: nothing but the codes, which would be alive without the tape.
+// linear_quantized: y = x W^T + b, W (out, in) is stored as codes and does not train.   dx = dy W,   db = sum
+// of dy over rows. Both passes dequantize W some rows at a time: at most kTile elements (or one row), and a
+// span. saves: only the codes, which are alive in any case.
 #include "src/nn/lora.h"
 
 namespace gradus {
 
 constexpr int64_t kTile = int64_t(1) << 20;
 
-// f(row, W's rows from `row` on, as numbers of this dtype) from the first to the last.
+// Calls f(row, tile) for all rows of W in order; tile: some rows of W from `row` on, dequantized to `dtype`.
 template <class F>
 static void for_tiles(const DoubleQuantized& w, DType dtype, F f) {
   const int64_t out = w.shape[0], in = w.shape[1], most = std::max<int64_t>(1, kTile / in);

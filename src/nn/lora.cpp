@@ -18,7 +18,8 @@ Tensor LoraAdapter::operator()(const Tensor& x) const {
   // END SOLUTION 12.1
 }
 
-// A product from 4 bits, if the weight has codes, and what an adapter adds.
+// The product of a linear layer, with a weight in 4 bits if it has codes, plus the adapter's output if there
+// is one.
 struct LoraVariant : LinearVariant {
   std::optional<LoraAdapter> lora;
   Tensor operator()(const Linear& l, const Tensor& x) const override {
@@ -32,15 +33,15 @@ static LoraVariant& variant_of(Linear& l) {
 }
 
 LoraAdapter* adapter_of(const Linear& l) {
-  auto* const variant = dynamic_cast<LoraVariant*>(l.variant.get());  // may be that of ranks
+  auto* const variant = dynamic_cast<LoraVariant*>(l.variant.get());  // may be that of parallel/
   return variant && variant->lora ? &*variant->lora : nullptr;
 }
 void adapt(Linear& l, const LoraAdapter& adapter) { variant_of(l).lora.emplace(adapter); }
 
 static void check_not_shared_out(const Transformer& model) {
   for (const Parameter& p : model.parameters)
-    check(!p.shard && !*model.parameters.shares, "lora: the model is shared out among ranks; adapters and ",
-          "weights in 4 bits are for whole models");
+    check(!p.shard && !*model.parameters.shares, "lora: the model is sharded over ranks; adapters and ",
+          "weights in 4 bits need a whole model");
 }
 
 static std::vector<Linear*> matching(Transformer& model, const std::string& pattern) {
@@ -58,11 +59,11 @@ static std::vector<Linear*> matching(Transformer& model, const std::string& patt
   }
   check(!found.empty(), "lora: the pattern '", pattern,
         "' matches no whole name of a linear layer; there are: ", joined(names),
-        "; for example .*c_attn matches all that end so");
+        "; for example .*c_attn matches all names that end in c_attn");
   return found;
 }
 
-// A and B of a layer.
+// Adds A and B for layer l to `made`.
 static void make_adapter(Parameters& made, const Linear& l, const LoraArgs& args, Rng rng) {
   const int64_t out = l.weight.value.shape()[0], in = l.weight.value.last();
   Parameter& a = made.add(l.name + ".lora_A.weight", {args.r, in}, args.precision);
@@ -83,10 +84,10 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
     check(!adapter_of(*l), "lora: the model has adapters already, ", l->name, " among them");
   const DType compute = model.config.precision.value;
   check(args.precision.value == compute, "lora: adapters that compute in ", name_of(args.precision.value),
-        " for a model that computes in ", name_of(compute));
+        " for a model that computes in ", name_of(compute), "; the dtypes must be equal");
   check(args.dropout >= 0 && args.dropout < 1, "lora: dropout ", args.dropout,
         " must be at least 0 and below 1");
-  check(std::isfinite(float(args.alpha)), "lora: alpha is ", args.alpha);
+  check(std::isfinite(float(args.alpha)), "lora: alpha is ", args.alpha, "; it must be finite");
   for (const Linear* l : adapted) {
     check(!l->of_experts(), "lora: ", l->name,
           " is a layer of experts, which cannot have an adapter; choose ",
@@ -96,7 +97,7 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
           shape, "; it can be from 1 to the smaller side");
   }
   model.parameters.drop_grad();
-  Parameters made;  // first, so that an error changes nothing
+  Parameters made;  // made first, so that an error changes nothing
   uint64_t stream = 0;
   for (const Linear* l : adapted) make_adapter(made, *l, args, Rng(seed, stream++));
   for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
@@ -120,7 +121,7 @@ static void add_product(Linear& l, double sign) {
                w.add());
   // STUB: todo("12.2", "a single product that is added to w", w, out, in, r, sign * lora.scale());
   // END SOLUTION 12.2
-  l.weight.merged = sign > 0;  // before the rounding, which may fail: it is never added twice
+  l.weight.merged = sign > 0;  // set before the rounding, which may fail: so w is never added to twice
   l.weight.round_master();
 }
 
@@ -144,10 +145,10 @@ void unmerge_lora(Transformer& model) { set_merged(model, false); }
 void quantize_frozen(Transformer& model) {
   check_not_shared_out(model);
   const DoubleQuantizer quantizer(current().device);
-  std::vector<std::pair<Linear*, DoubleQuantized>> all;  // first, so that an error changes nothing
+  std::vector<std::pair<Linear*, DoubleQuantized>> all;  // made first, so that an error changes nothing
   for (Linear* l : model.linears()) {
     check(!l->weight.merged, "lora: the adapter of ", l->name,
-          " is merged; unmerge_lora() before its weight goes into 4 bits");
+          " is merged; call unmerge_lora() before its weight goes into 4 bits");
     check(!l->of_experts() || l->weight.trainable(), "lora: ", l->name,
           " is a layer of experts, whose weights are not kept in 4 bits");
     if (!l->weight.trainable() && !l->weight.codes) all.emplace_back(l, quantizer.quantize(l->weight.kept()));

@@ -7,7 +7,7 @@
 namespace gradus {
 
 Parameter& Parameters::add(const std::string& name, const Shape& shape, const Precision& precision) {
-  Parameter made;  // it joins the others once it has its memory
+  Parameter made;  // joins the list when it has its memory
   made.name = name;
   made.precision = precision;
   made.allocate(shape, allocate_);
@@ -27,7 +27,7 @@ Parameter& Parameters::add(Parameter made) {
 void Parameter::allocate(const Shape& shape, Allocate when) {
   value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
   if (when == Allocate::Later)
-    value.storage().drop("its model was made with Allocate::Later, and nobody has given it memory yet");
+    value.storage().drop("its model was made with Allocate::Later, and it has no memory yet");
   else if (precision.master)
     master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
 }
@@ -64,7 +64,7 @@ void Parameters::zero_grad() {
 
 void Parameters::drop_grad() {
   check(!*shares || !(*shares)->sums_gradients(),
-        "drop_grad: the gradients lie in buffers of all ranks; take zero_grad()");
+        "drop_grad: the gradients are in buffers that are summed over all ranks; use zero_grad()");
   zero_grad();
   for (Parameter& p : list_) p.leaf.grad = {};
 }

@@ -14,67 +14,68 @@
 
 namespace gradus {
 
-// When a model's parameters get their memory: as they are declared, or later, by who shards them
+// When a model's parameters get their memory: when they are declared, or later, by the code that shards them
 // (parallel/zero.h).
 enum class Allocate : uint8_t { Now, Later };
 
-struct Parameter {  // moves, and does not copy: a weight has one gradient
+struct Parameter {  // can be moved, but not copied: a weight has one gradient
   std::string name;
   Tensor value;   // kind Weight; ops record its slot, so its gradient arrives in `leaf`
   Tensor master;  // kind Master, fp32; defined if the precision asks for it
-  std::optional<DoubleQuantized> codes;  // instead of both, which are then empty: it is kept in 4 bits
-  bool merged = false;                   // the product of an adapter has been added to it
+  std::optional<DoubleQuantized> codes;  // the weight in 4 bits; `value` and `master` are then empty
+  bool merged = false;                   // true: an adapter's product has been added to the weight
   Leaf leaf;
   Precision precision;
   bool decay = true;           // weight decay applies: matrices and embeddings yes, biases and norms no
-  std::optional<Shard> shard;  // if this rank keeps a part of it
-  // Of what several ranks have, one counts it in sums over all ranks.
+  std::optional<Shard> shard;  // set if this rank keeps only a part
+  // False if a different rank has the same parameter and counts it in sums over all ranks.
   bool counted = true;
-  // Its place in the list of the whole model: the stream of its first values (Transformer::initialize).
+  // Its index in the list of the whole model, and the random stream of its initial values.
   int64_t number = 0;
   bool trainable() const { return value.slot.wanted(); }
-  // The weights as they are kept from step to step: the master copy if there is one.
+  // The weights that persist from step to step: the master copy if there is one, else the value.
   const Tensor& kept() const { return master.defined() ? master : value; }
-  // Memory for the value, and for the master copy if the precision asks for one; with Allocate::Later, for
-  // none of them yet.
+  // Allocates the value, and the master copy if the precision asks for one; with Allocate::Later, neither has
+  // memory yet.
   void allocate(const Shape& shape, Allocate when);
   void round_master();                             // value = round(master), if there is a master copy
-  void assign(const std::vector<double>& values);  // to what is kept, and its rounded copy
+  void assign(const std::vector<double>& values);  // writes kept(), and its rounded copy
 };
 
-// How a parameter takes its first values: &Parameter::assign, unless only a part of it is kept.
+// Writes a parameter's initial values: &Parameter::assign, unless this rank keeps only a part of them.
 using AssignValues = std::function<void(Parameter&, const std::vector<double>&)>;
 
 class Parameters;
 
-// Whoever keeps parameters in parts, one part on each rank (parallel/zero.h): the ends of a step take all
-// ranks.
+// The code that shards parameters over ranks (parallel/zero.h, sharded_grad_norm.h). All ranks make these
+// calls together.
 struct RankShares {
-  virtual const Parameters& own_parts() const = 0;  // what this rank's optimizer updates
+  virtual const Parameters& own_parts() const = 0;  // the shards that this rank's optimizer updates
   virtual void zero_grad() = 0;
-  // From the sum of squares of this rank's gradients (fp64) the sums, one or more, that add up to all ranks'.
+  // own: the sum of squares of this rank's gradients (fp64). Returns one or more sums that add up to that of
+  // all ranks.
   virtual Tensor sums_of_squares(const Tensor& own) = 0;
-  virtual void updated() = 0;  // this rank's parts
-  // Whether it adds up all ranks' gradients, in buffers of its own.
+  virtual void updated() = 0;  // this rank's shards were updated
+  // Whether it sums the gradients of all ranks, in its own buffers.
   virtual bool sums_gradients() const = 0;
 
  protected:
   ~RankShares() = default;
 };
 
-// The parameters of a model, in the order they were added. References stay valid as more are added, and when
-// the list moves.
+// The parameters of a model, in the order in which they were added. References stay valid when more are
+// added, and when the list moves.
 class Parameters {
  public:
   explicit Parameters(Allocate allocate = Allocate::Now) : allocate_(allocate) {}
   Parameters(Parameters&&) = default;
   Parameter& add(const std::string& name, const Shape& shape, const Precision& precision);
-  void pass_over(int64_t count) { next_number_ += count; }  // parameters of the model that this list lacks
-  Parameter& add(Parameter made);            // which has its name, its value and whatever else it is to have
-  Parameter& find(const std::string& name);  // an error that lists the names if there is none
+  void pass_over(int64_t count) { next_number_ += count; }  // skips parameters that this list does not have
+  Parameter& add(Parameter made);                           // a complete one, with its name and its value
+  Parameter& find(const std::string& name);                 // if there is none, an error that lists the names
   void set_trainable(Parameter& p, bool trainable);
-  void zero_grad();  // gradients become empty; nothing is filled, and their memory is kept
-  void drop_grad();  // gives the memory back, too: until the backward pass the step needs less
+  void zero_grad();  // marks gradients as empty; fills nothing and keeps their memory
+  void drop_grad();  // also frees their memory: until the backward pass the step needs less
   int64_t numel() const;
   int64_t numel_trainable() const;
   size_t size() const { return list_.size(); }
@@ -82,9 +83,11 @@ class Parameters {
   auto end() { return list_.end(); }
   auto begin() const { return list_.begin(); }
   auto end() const { return list_.end(); }
-  // Who shares these parameters out, or nullptr; known to their optimizers, also when the list has moved.
+  // The code that shards these parameters, or nullptr. Their optimizers share the pointer, so it stays valid
+  // when the list moves.
   std::shared_ptr<RankShares*> shares = std::make_shared<RankShares*>(nullptr);
-  // Called first by zero_grad(): whoever keeps the gradients forgets what an error left half done.
+  // Called first by zero_grad(): the code that sums gradients forgets the state that an error has left
+  // unfinished.
   std::function<void()> on_zero_grad = {};
 
  private:

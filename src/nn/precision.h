@@ -1,12 +1,12 @@
-// Precision: which number formats a model trains in. Five recipes have names, and bytes per parameter that
+// Precision: the number formats in which a model trains. Five recipes have names; their bytes per parameter
 // are published (weights + master + gradient + AdamW's two states):
 //
 //   fp32        4 + 0 + 4 + 8 = 16
 //   mixed       2 + 4 + 4 + 8 = 18   weights and activations in bf16; the optimizer keeps the weights in fp32
 //                                    and rounds them after each update (Micikevicius et al. 2018, sec. 3.1)
-//   mixed-fp16  2 + 4 + 4 + 8 = 18   in fp16, which needs loss scaling (sec. 3.2; start_loss_scaling)
-//   zero        2 + 4 + 2 + 8 = 16   and with gradients in fp16       (Rajbhandari et al. 2020, sec. 3.1)
-//   half        2 + 0 + 2 + 4 =  8   all in fp16: the least, and updates that round away are lost
+//   mixed-fp16  2 + 4 + 4 + 8 = 18   the same in fp16; needs loss scaling (sec. 3.2; start_loss_scaling)
+//   zero        2 + 4 + 2 + 8 = 16   as mixed-fp16, gradients in fp16 (Rajbhandari et al. 2020, sec. 3.1)
+//   half        2 + 0 + 2 + 4 =  8   all in fp16: the least memory, but small updates round away
 #pragma once
 #include <string_view>
 
@@ -16,10 +16,10 @@
 namespace gradus {
 
 struct Precision {
-  DType value = DType::F32;     // of the weights that kernels read, of activations and of their gradients
-  DType gradient = DType::F32;  // of the weights' gradients: that of `value`, or fp32
-  DType state = DType::F32;     // of the optimizer's states: that of `value`, or fp32
-  bool master = false;          // keep the weights in fp32 besides: value = round(master)
+  DType value = DType::F32;     // weights that kernels read, activations and their gradients
+  DType gradient = DType::F32;  // gradients of the weights: as `value`, or fp32
+  DType state = DType::F32;     // states of the optimizer: as `value`, or fp32
+  bool master = false;          // also keep a copy of the weights in fp32: value = round(master)
   bool operator==(const Precision&) const = default;
 };
 

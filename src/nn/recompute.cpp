@@ -1,4 +1,4 @@
-// What the tape keeps of a transformer's blocks, and what runs again.
+// Which tensors of a transformer's blocks the tape saves, and which it recomputes.
 #include <numeric>
 
 #include "src/nn/transformer.h"
@@ -24,7 +24,7 @@ Tensor Transformer::through_segments(Tensor x, BlockRange own) const {
     if (end <= own.first || at >= own.end) continue;
     check(at >= own.first && end <= own.end, "transformer: a segment has blocks ", at, " to ", end,
           " of this part, of which ", own.first, " to ", own.end,
-          " are a range; a segment must be within one");
+          " are a range; a segment must lie within a range");
     TransformerConfig c = config;
     if (s.keep == Keep::LessAttention && c.attention == attention_plain) c.attention = attention_again;
     const auto run = [this, at, end, c](Tensor h) {
@@ -36,7 +36,7 @@ Tensor Transformer::through_segments(Tensor x, BlockRange own) const {
   return x;
 }
 
-// Of blocks `first` to l - 1: segments within each other, all of which begin with x.
+// Runs blocks `first` to l - 1 as nested segments, each of which begins with x.
 Tensor Transformer::up_to_block(int64_t first, int64_t l, const Tensor& x) const {
   if (l == first) return x;
   return checkpoint(x, [=, this](const Tensor& start) {

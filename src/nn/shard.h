@@ -1,4 +1,4 @@
-// What one rank keeps of a parameter that ranks share out.
+// The part of a sharded parameter that one rank keeps.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -7,15 +7,15 @@
 
 namespace gradus {
 
-// Of the elements of the whole, blocks of `length`, `stride` apart, from `begin` on; and of these, counted on
-// from block to block, `count` elements from `first` on.
+// Blocks of `length` elements of the whole, `stride` apart, from `begin` on. Of the elements of these blocks,
+// numbered from block to block, the shard has `count` elements from `first` on.
 struct Shard {
   Shape whole;
   int64_t begin = 0, length = 0, stride = 0, first = 0, count = 0;
 
   static Shard of(const Shape& whole) { return {whole, 0, whole.numel(), whole.numel(), 0, whole.numel()}; }
   // The rows [row, row + rows) of a weight (out, in) or a bias (out), or of each of `groups` equal parts of
-  // its rows: a part of q, k and v each.
+  // its rows (for example of q, k and v).
   static Shard of_rows(const Shape& whole, int64_t row, int64_t rows, int64_t groups = 1) {
     check(whole.rank() > 0 && groups > 0 && whole[0] % groups == 0 && row >= 0 && rows >= 0 &&
               row <= whole[0] / groups - rows,
@@ -30,16 +30,16 @@ struct Shard {
           " has no ", columns, " columns from ", column, " on");
     return {whole, column, columns, whole[1], 0, whole[0] * columns};
   }
-  // Of its elements [at, at + n).
+  // The shard that has the elements [at, at + n) of this one.
   Shard part(int64_t at, int64_t n) const {
-    check(at >= 0 && n >= 0 && at <= count - n, "shard: of ", count, " elements there are not ", n, " from ",
-          at, " on");
+    check(at >= 0 && n >= 0 && at <= count - n, "shard: it has ", count, " elements, so it has no ", n,
+          " elements from ", at, " on");
     Shard s = *this;
     s.first += at, s.count = n;
     return s;
   }
 
-  // f(where in the whole, where in the shard, how many), for each range of elements side by side.
+  // Calls f(index in the whole, index in the shard, count) for each range of adjacent elements.
   template <class F>
   void each_range(F f) const {
     for (int64_t at = 0, n; at < count; at += n) {

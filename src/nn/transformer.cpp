@@ -7,8 +7,8 @@
 #include "src/nn/kv_cache.h"
 #include "src/tensor/profile_range.h"
 
-// GPT-2, alone. What BERT and GPT-NeoX have in other places is in bert_neox.cpp, a mixture of experts in
-// mixture.cpp.
+// Only GPT-2: bert_neox.cpp has what is different in BERT and GPT-NeoX, mixture.cpp has the mixture of
+// experts.
 namespace gradus {
 
 static int64_t norm_parameters(const TransformerConfig& c) { return c.norm == NormKind::Layer ? 2 : 1; }
@@ -67,15 +67,15 @@ static ModelPart within(const TransformerConfig& c, ModelPart part) {
   for (BlockRange& r : part.ranges) {
     r.end = std::min(r.end, c.layers);
     check(r.first >= begin && r.first <= r.end, "transformer: blocks from ", r.first, " to ", r.end, " of ",
-          c.layers,
-          "; a part begins at 0 or later, and not behind its end, and its ranges follow each other");
+          c.layers, "; a part begins at 0 or later, no range ends before it begins, and ranges are in order");
     begin = r.end;
   }
   check(!part.ranges.empty(), "transformer: a part needs a range of blocks; it may be empty");
   return part;
 }
 
-// What is not in the part is passed over, so that every parameter has the number that it has in the whole.
+// Skips the numbers of parameters that are not in the part, so that every parameter has the same number as in
+// the whole model.
 Transformer::Transformer(const TransformerConfig& c, Allocate allocate, const ModelPart& wanted)
     : config((c.validate(), c)), part(within(c, wanted)), parameters(allocate) {
   const auto embedding = [&](bool here, std::optional<Embedding>& e, const char* name, int64_t count) {
@@ -129,7 +129,7 @@ void Transformer::check_inputs(const Tensor& ids, const Tensor& types) const {
     check(types.defined() && types.shape() == ids.shape(), "transformer: this model has ", config.token_types,
           " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
   else
-    check(!types.defined(), "transformer: types of tokens were given to a model that has none");
+    check(!types.defined(), "transformer: token types were given to a model that has none");
 }
 
 Tensor Transformer::with_positions(const Tensor& x, int64_t first) const {
@@ -152,7 +152,7 @@ Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_
 
 Tensor Transformer::through_blocks(Tensor x, size_t range) const {
   check(range < part.ranges.size(), "transformer: this part has ", part.ranges.size(),
-        " ranges of blocks, no ", range);
+        " ranges of blocks; it has no range ", range);
   const int64_t first = part.ranges[range].first;
   BlockRange own;  // of `blocks`
   own.end = 0;
@@ -166,7 +166,7 @@ Tensor Transformer::through_blocks(Tensor x, size_t range) const {
 
 Tensor Transformer::through_all(Tensor x) const {
   check(int64_t(blocks.size()) == config.layers, "transformer: this part has ", blocks.size(), " of ",
-        config.layers, " blocks; it takes the three steps of logits()");
+        config.layers, " blocks; call embed(), through_blocks() and head() instead");
   for (size_t range = 0; range < part.ranges.size(); ++range) x = through_blocks(x, range);
   return x;
 }

@@ -8,18 +8,18 @@
 
 namespace gradus {
 
-// Ten times as many as the deepest published one, and what the calculator runs in seconds.
+// Ten times as many layers as the deepest published model; lesson 04's calculator takes seconds for them.
 constexpr int64_t kMostLayers = 1000;
 
 static void check_mixture(const TransformerConfig& c) {
   check(
       c.chosen >= 2 && c.chosen <= c.experts, "transformer: each token takes ", c.chosen, " of ", c.experts,
-      " experts; it must be 2 at least, because a single one would have weight 1 whatever the router says, ",
+      " experts; it must be at least 2, because a single one would have weight 1 whatever the router says, ",
       "and at most all");
   check(c.capacity_factor >= 0 && std::isfinite(c.capacity_factor) && c.balance >= 0 &&
             std::isfinite(c.balance),
         "transformer: capacity factor ", c.capacity_factor, ", balance ", c.balance,
-        "; both are finite numbers, 0 or more");
+        "; both must be finite and at least 0");
   check(c.residual == Residual::PreNorm && !c.biases,
         "transformer: experts need pre-norm blocks (Residual::PreNorm) and no biases (biases = false)");
 }
@@ -41,7 +41,7 @@ void TransformerConfig::validate() const {
         " channels; choose a multiple of the heads, for example ", (channels / heads + 1) * heads);
   check(dropout >= 0 && dropout < 1, "transformer: dropout ", dropout, " must be at least 0 and below 1");
   check(rotary >= 0 && rotary % 2 == 0 && rotary <= channels / heads, "transformer: ", rotary, " of the ",
-        channels / heads, " dimensions of a head cannot turn; it must be an even number, at most all");
+        channels / heads, " dimensions of a head cannot be rotated; it must be an even number, at most all");
   check(token_types >= 0 && labels >= 0, "transformer: token types ", token_types, ", labels ", labels,
         "; neither can be negative");
   check(labels == 0 || output_head == OutputHead::Pooled, "transformer: ", labels,
@@ -61,7 +61,7 @@ static int64_t expert_parameters(const TransformerConfig& c) {
 
 int64_t TransformerConfig::parameter_count() const {
   const int64_t C = channels;
-  int64_t rows = vocab + token_types;  // of C: embeddings and heads
+  int64_t rows = vocab + token_types;  // of C elements: embeddings and heads
   if (rotary == 0) rows += context;
   if (output_head == OutputHead::Untied) rows += vocab;
   if (output_head == OutputHead::Pooled) rows += C + 1 + labels;  // pooler and its bias, classifier

@@ -18,7 +18,7 @@ enum class Residual : uint8_t {
 enum class OutputHead : uint8_t {
   Tied,    // logits (B,T,V) = x wte^T
   Untied,  // logits (B,T,V) = x lm_head^T
-  Pooled,  // of the first token: tanh(pooler(x)) (B,C), and from it `labels` logits (B, labels), if any
+  Pooled,  // tanh(pooler(first token)) (B,C), or with labels the logits of a classifier (B, labels)
 };
 
 struct TransformerConfig {
@@ -31,34 +31,34 @@ struct TransformerConfig {
   OutputHead output_head = OutputHead::Tied;
   Mask mask = Mask::Causal;
   Tensor (*activation)(const Tensor&) = gelu;
-  int64_t rotary = 0;       // the dimensions of a head that turn with the position; 0: learned positions
-  int64_t token_types = 0;  // kinds of tokens (say first and second sentence), with an embedding each
+  int64_t rotary = 0;       // dimensions of a head that are rotated by the position; 0: learned positions
+  int64_t token_types = 0;  // kinds of tokens (e.g. first and second sentence); each has an embedding
   int64_t labels = 0;
   double norm_eps = 1e-5;
-  int64_t loss_rows = 0;  // loss() makes the logits of so many tokens at a time; 0: all at once
+  int64_t loss_rows = 0;  // loss() computes the logits of this many tokens at a time; 0: all at once
 
   NormKind norm = NormKind::Layer;
   bool biases = true;                // of the linear layers in blocks
-  int64_t kv_heads = 0;              // heads of keys and values, each shared by heads / kv_heads; 0: heads
-  double rotary_base = kRotaryBase;  // position t turns pair i by the angle t base^(-2i/rotary)
+  int64_t kv_heads = 0;              // key and value heads, each for heads / kv_heads query heads; 0: heads
+  double rotary_base = kRotaryBase;  // position t rotates pair i by the angle t base^(-2i/rotary)
   int64_t mlp_channels = 0;          // width of the MLP's activations; 0: 4 channels
 
-  // A mixture: `experts` MLPs in each block, of which each token takes `chosen`. An expert has
-  // expert_capacity() places for each sequence; a token that finds all of them taken passes by the expert.
+  // A mixture: each block has `experts` MLPs, and each token chooses `chosen` of them. An expert has
+  // expert_capacity() places per sequence; a token that finds all of them taken skips the expert.
   int64_t experts = 0, chosen = 2;
-  double capacity_factor = 0;  // places per expert, relative to an even division; 0: a place for each token
+  double capacity_factor = 0;  // places per expert, relative to an even division; 0: one place per token
   double balance = 0;          // alpha of the balance loss that training adds, once per block
 
-  void validate() const;  // a sentence for what cannot be, such as heads that do not divide channels
+  void validate() const;  // an error if it is impossible, for example heads that do not divide channels
   int64_t heads_per_kv() const { return kv_heads > 0 ? heads / kv_heads : 1; }
   int64_t kv_channels() const { return channels / heads_per_kv(); }      // KV D
   int64_t qkv_channels() const { return channels + 2 * kv_channels(); }  // (H + 2 KV) D
-  int64_t hidden_channels() const;                                       // of the MLP, behind its activation
+  int64_t hidden_channels() const;                                       // of the MLP, after its activation
   bool gated() const { return activation == swiglu; }  // then the MLP's first product is twice as wide
   int64_t expert_capacity(int64_t T) const;            // in a sequence of T tokens
   // By formula: V C + T C + L (12 C^2 + 13 C) + 2 C for GPT-2.
   int64_t parameter_count() const;
-  int64_t active_parameter_count() const;  // that a token meets: of each block's experts `chosen`
+  int64_t active_parameter_count() const;  // used by one token: `chosen` experts per block
   // Per token, forward and backward: 6 N + 12 L C T (Chowdhery et al. 2022, PaLM, appendix B), N =
   // active_parameter_count().
   int64_t flops_per_token() const;

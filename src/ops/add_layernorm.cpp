@@ -1,6 +1,6 @@
-// add_layernorm: s = a + b,  y = layernorm(s).   da = db = ds + (what layernorm's backward gives for dy).
-// saves: s, gamma and the statistics. The sum is normalized while it is on chip; in backward ds is added
-// where layernorm's gradient is made, instead of to a copy.
+// add_layernorm: s = a + b,  y = layernorm(s).   da = db = ds + (dx of layernorm's backward for dy).
+// saves: s, gamma and the statistics. The sum is normalized while it is on chip. In backward the kernel that
+// computes layernorm's gradient also adds ds, so no second kernel reads and writes that gradient.
 #include "src/ops/ops.h"
 
 namespace gradus {

@@ -1,6 +1,6 @@
 // add_positions: y[b,t,:] = x[b,t,:] + table[t,:], for t < T <= Tmax.
-// dx = dy,   dtable[t,:] = sum of dy[b,t,:] over b (rows from T on: nothing).   saves nothing.
-// Seen as (B, T·C), this is a bias over rows: the same kernels.
+// dx = dy,   dtable[t,:] = sum of dy[b,t,:] over b (rows from T on: 0).   saves nothing.
+// With x as (B, T·C) this adds a bias to rows, so it uses the kernels of a bias.
 #include "src/ops/ops.h"
 
 namespace gradus {

@@ -1,5 +1,6 @@
-// bias_gelu: y = gelu(x + b).   dx = gelu'(x + b) dy,   db = sum of dx over rows.   saves: x and b. Its
-// linear writes x once; with a bias it would write that, add the product to it, and gelu would read it again.
+// bias_gelu: y = gelu(x + b).   dx = gelu'(x + b) dy,   db = sum of dx over rows.   saves: x and b. The
+// linear before it, without bias, writes x once; with a bias it would write the bias, then add the product,
+// and gelu would read the sum.
 #include "src/ops/ops.h"
 
 namespace gradus {

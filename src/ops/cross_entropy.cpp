@@ -1,9 +1,9 @@
 // cross_entropy: loss = 1/R sum_r (lse[r] - logits[r, target[r]]), lse = log sum exp, over the R rows whose
-// target counts; -1 does not. dlogits = dloss/R (softmax(logits) - onehot(target)).   saves: logits, targets,
-// lse. With `count` R is what that tensor holds: the loss of a micro-batch is then its share of the mean over
-// all of the batch's targets, and the shares add up to it.
-// The logits are the largest tensor of a language model; backward turns them into their gradient in place,
-// unless something else still refers to them: a parameter, another op's saved tensors, a variable.
+// target is not -1 (padding). dlogits = dloss/R (softmax(logits) - onehot(target)).   saves: logits, targets,
+// lse. With `count`, R is the number in that tensor: the loss of a micro-batch is then its share of the mean
+// over all targets of the batch, and the shares add up to this mean.
+// The logits are the largest tensor of a language model; backward overwrites them with their gradient, unless
+// something else still refers to them: a parameter, another op's saved tensors, a variable.
 #include "src/ops/ops.h"
 
 namespace gradus {

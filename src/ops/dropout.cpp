@@ -1,5 +1,5 @@
 // dropout: y = mask x / (1-p), mask ~ Bernoulli(1-p).   dx = mask dy / (1-p).   saves nothing: the mask is
-// Philox(seed, step, ordinal of this op in the forward pass, sample, element), drawn again in backward.
+// Philox(seed, step, ordinal of this op in the forward pass, sample, element); backward draws it again.
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"
 

@@ -1,17 +1,17 @@
 // A mixture of experts (Shazeer et al. 2017, "Outrageously large neural networks"), whose shapes do not
 // depend on what the tokens choose.
 //   choose_experts: each token chooses the experts of its `chosen` largest logits; its weights are softmax
-//     over these (Jiang et al. 2024, "Mixtral of experts", sec. 2.1).   dlogits: that of softmax, and 0 for
-//     the others.   saves: experts, weights.
-//   dispatch: copies each token's row to the places that it got; other places are 0.   dx[t]: the sum of dy
-//     over the token's places.   saves: slots.
+//     over these (Jiang et al. 2024, "Mixtral of experts", sec. 2.1).   dlogits: softmax's gradient, 0 for
+//     the other experts.   saves: experts, weights.
+//   dispatch: copies each token's row to the places that the token got; empty places are 0.   dx[t]: the sum
+//     of dy over the token's places.   saves: slots.
 //   combine_experts: y[t] = sum_j weights[t,j] rows[slots[t,j]].   drows[slots[t,j]] = weights[t,j] dy[t],
 //     dweights[t,j] = rows[slots[t,j]] . dy[t].   saves: slots; rows if the weights want a gradient;
 //     weights and tokens if the rows want one.
 //   balance_loss: alpha E mean_b sum_e f[b,e] P[b,e] (Fedus et al. 2022, "Switch Transformers", eq. 4 to 6):
 //     f is the share of choices that fell on an expert, P the mean of softmax(logits). Only P has a gradient.
 //     saves: logits, experts. With `count` the mean over sequences is a sum times T / count: the loss of a
-//     micro-batch is then its share of the whole batch's.
+//     micro-batch is then its share of the whole batch's loss.
 #include "kernels/checks.h"
 #include "src/ops/ops.h"
 

@@ -1,7 +1,7 @@
 // layernorm, over the last dimension: y = xhat gamma + beta, xhat = (x - mean) rstd.
 // dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma;   dgamma = sum dy xhat,   dbeta = sum dy (over
-// rows). saves: x, gamma and the statistics (mean and rstd of each row); for dbeta alone, which is a bias's
-// gradient, nothing.
+// rows). saves: x, gamma and the statistics (mean and rstd of each row); nothing if only beta wants a
+// gradient, which is that of a bias.
 #include "src/ops/ops.h"
 
 namespace gradus {

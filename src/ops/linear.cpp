@@ -33,9 +33,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(!bias.defined() || bias.shape() == Shape{out}, "linear: weight is ", weight.shape(), ", bias is ",
         bias.defined() ? bias.shape() : Shape(), "; it must be [", out, "]");
   Tensor y = empty(x, x.shape().with_last(out), "linear");
-  // Where ranks share the layer out, reading it gathers it, and all ranks come here together: src/README.md.
+  // If the layer is sharded, reading it gathers it, so all ranks must be here together: src/README.md.
   const CBuf w = weight.in(), b = in_or_none(bias);
-  if (bias.defined())  // the product is then added: cheaper than adding the bias to it in another pass
+  if (bias.defined())  // the product is added to it: cheaper than a second pass that adds the bias
     run(&Backend::bias_fwd, cost::bias_fwd, y, {}, b, y.set());
   const MatmulShape s{
       .M = y.rows().rows, .N = out, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};

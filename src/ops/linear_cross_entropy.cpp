@@ -1,10 +1,10 @@
 // linear_cross_entropy: cross_entropy(linear(x, weight), targets, count), x (..., C), weight (V, C), without
-// all logits at once: those of `rows` rows are made, turned into their share of the loss, into their gradient
-// in place, and into their shares of dx and dweight, before the next rows take their memory. So the gradients
-// are made in the forward pass, as if the loss were what backward begins with; backward multiplies them by
-// the ratio of dloss to that, which mostly is 1. (Hsu et al. 2024, "Liger Kernel", section 3.2.) saves: dx,
-// dweight and one number. dweight is where the parameter's gradient was, if zero_grad() came before this; if
-// not, it takes as much memory again.
+// storing all logits. The op computes the logits of `rows` rows, their share of the loss, their gradient in
+// place, and their shares of dx and dweight, before the next rows reuse the memory. So the gradients are
+// computed in the forward pass, for the dloss with which a backward pass begins; backward multiplies them by
+// the ratio of its dloss to that, mostly 1. (Hsu et al. 2024, "Liger Kernel", section 3.2.) saves: dx,
+// dweight and one number. dweight uses the memory of the parameter's gradient if zero_grad() came before
+// this; else it takes as much memory again.
 #include "src/ops/ops.h"
 
 namespace gradus {
@@ -20,7 +20,7 @@ static void linear_cross_entropy_bwd(const Node& n, const Tensor& dloss, Grads& 
   }
 }
 
-// One row after the other, without a gradient.
+// x as a matrix (rows, C), without a gradient.
 static Tensor as_matrix(const Tensor& x) { return x.detach().reshape({x.rows().rows, x.rows().cols}); }
 
 static void multiply(const MatmulShape& s, const Tensor& a, CBuf b, Out c) {

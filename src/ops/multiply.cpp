@@ -1,5 +1,4 @@
-// multiply: y = a b, element by element.   da = dy b, db = dy a.   saves: a and b, each for the other's
-// gradient.
+// multiply: y = a b, elementwise.   da = dy b, db = dy a.   saves: a and b, each for the other's gradient.
 #include "src/ops/ops.h"
 
 namespace gradus {

@@ -1,6 +1,6 @@
-// rotary: the pair (x[i], x[i + dims/2]) of each head of q and k is turned by the angle t base^(-2i/dims), t
-// its position, so that q k^T depends on the distance between two positions alone (Su et al. 2021). v and the
-// dimensions from `dims` on stay. dx: the same, turned back.   saves nothing.
+// rotary: the pair (x[i], x[i + dims/2]) of each head of q and k is rotated by the angle t base^(-2i/dims),
+// where t is its position, so that q k^T depends only on the distance between two positions (Su et al. 2021).
+// v and the dimensions from `dims` on do not change. dx: dy, rotated back.   saves nothing.
 #include "src/ops/ops.h"
 
 namespace gradus {

@@ -1,5 +1,4 @@
-// How an op runs a kernel that is as large as one of its tensors. Its scratch memory: ctx(), in
-// tensor/call.h.
+// Runs kernels whose size is that of a tensor. Their scratch memory: ctx(), in tensor/call.h.
 #pragma once
 #include <type_traits>
 
@@ -8,8 +7,8 @@
 
 namespace gradus {
 
-// Runs an entry of the kernel table, whose cost that is, where x is and for all of x: its elements, or its
-// rows.
+// Runs an entry of the kernel table on x's device, for all elements or all rows of x. cost: that of the
+// entry.
 //   run(&Backend::gelu_fwd, cost::gelu_fwd, x, x.in(), y.set());
 template <class Size, class... A>
 void run(void (*Backend::*entry)(const Ctx&, Size, A...), Cost (*cost)(Size, DType), const Tensor& x,
@@ -22,7 +21,7 @@ void run(void (*Backend::*entry)(const Ctx&, Size, A...), Cost (*cost)(Size, DTy
   (be(x).*entry)(ctx(x, cost(size, x.dtype())), size, arguments...);
 }
 
-// y, of x's shape, by an entry that takes x, y and options.
+// Returns y, with x's shape, computed by an entry that takes x, y and options.
 template <class Size, class... A>
 Tensor applied(const char* name, void (*Backend::*entry)(const Ctx&, Size, CBuf x, Out y, A...),
                Cost (*cost)(Size, DType), const Tensor& x, std::type_identity_t<A>... options) {

@@ -1,9 +1,9 @@
-// Parts of the last dimension, as copies: slice takes one, split all, concatenate puts them together again.
-//   slice:        y[..., c] = x[..., begin + c].        dx: dy there, 0 elsewhere.
-//   split:        slices side by side that make up x.   dx: all dy, side by side.
-//   concatenate:  y = all x, side by side.              dx_i: the slice of dy.
-// They save nothing. An outer dimension goes as well, if the inner ones are reshaped into it: what
-// select_token takes are C of the T C columns of (B, T C).
+// Parts of the last dimension, as copies: slice takes one part, split takes all, concatenate joins them.
+//   slice:        y[..., c] = x[..., begin + c].        dx: dy in this part, 0 elsewhere.
+//   split:        adjacent slices that make up x.       dx: all dy, joined.
+//   concatenate:  y = all x, joined.                    dx_i: the slice of dy.
+// They save nothing. With a reshape they also take parts of an outer dimension: select_token takes C of the T
+// C columns of (B, T C).
 #include <algorithm>
 #include <utility>
 
@@ -11,8 +11,8 @@
 
 namespace gradus {
 
-// The columns of `from` that begin at `x_begin`, to those of a tensor with `y_row` columns that begin at
-// `y_begin`.
+// Copies `cols` columns of `from`, from `x_begin` on, to the columns from `y_begin` on of a tensor with
+// `y_row` columns.
 static void copy_columns(const Tensor& from, int64_t x_begin, int64_t cols, Out y, int64_t y_row,
                          int64_t y_begin) {
   const RowShape s{from.rows().rows, cols};
@@ -64,7 +64,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& counts) {
 
 Tensor concatenate(const std::vector<Tensor>& parts) {
   const ProfileRange range("concatenate");
-  check(!parts.empty() && parts[0].shape().rank() > 0, "concatenate: there is nothing to put together");
+  check(!parts.empty() && parts[0].shape().rank() > 0, "concatenate: there is nothing to join");
   int64_t last = 0;
   for (const Tensor& x : parts) {
     check(x.dtype() == parts[0].dtype() && x.shape().rank() > 0 &&

@@ -45,7 +45,7 @@ void Muon::update_matrix(const Parameter& p, ParamUpdate u) {
                 {.weight_decay = args_.weight_decay, .clips = false, .scale = scale});
 }
 
-// alpha x + beta l r, of the shape of x.
+// Returns alpha x + beta l r, with the shape of x.
 static Tensor plus_product(double alpha, const Tensor& x, double beta, MatmulShape s, const Tensor& l,
                            const Tensor& r) {
   check(l.numel() == s.M * s.K && r.numel() == s.K * s.N, "plus_product: ", l.shape(), " times ", r.shape(),
@@ -60,7 +60,7 @@ static Tensor plus_product(double alpha, const Tensor& x, double beta, MatmulSha
 Tensor newton_schulz(Tensor x, int iterations) {
   constexpr double a = 3.4445, b = -4.775, c = 2.0315;
   const int64_t R = x.shape()[0], C = x.shape()[1], n = std::min(R, C);
-  const bool wide = R <= C;  // else X^T X, on the other side: the smaller of the two
+  const bool wide = R <= C;  // else X^T X, multiplied from the right: the smaller of the two products
   const MatmulShape square{.M = n, .N = n, .K = n, .lda = n, .ldb = n, .ldc = n},
       gram{.M = n,
            .N = n,

@@ -15,7 +15,7 @@ static void fill_with_zeros(Tensor& t) {
     t.device().copy_in(t.set().p, std::vector<char>(size_t(t.bytes())).data(), t.bytes());
 }
 
-constexpr int64_t kGroupBytes = int64_t(1) << 20;  // of states that go to the host together, at least
+constexpr int64_t kGroupBytes = int64_t(1) << 20;  // least bytes of states that move to the host together
 
 Optimizer::Optimizer(Parameters& parameters, std::function<States(const Parameter&)> of,
                      const ParameterGroup& group)
@@ -25,11 +25,10 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
       there_(scalars_.set().as<UpdateScalars>()) {
   Context& context = current();
   check(!*shares_ || &(*shares_)->own_parts() == &parameters,
-        "optimizer: the parameters are shared out among ",
-        "ranks; make it of this rank's parts (Zero::shards)");
+        "optimizer: the parameters are sharded over ranks; make it for this rank's shards (Zero::shards)");
   restore(0);
   if (context.host) pager.emplace(context.device, *context.host);
-  int64_t bytes = 0;  // of the present group
+  int64_t bytes = 0;  // of the current group's states
   for (Parameter& p : parameters) {
     if (!group(p)) continue;
     if (!p.trainable()) {
@@ -38,7 +37,7 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
     }
     if (states.empty() || (pager && bytes >= kGroupBytes)) {
       groups_.push_back(states.size()), bytes = 0;
-      if (pager) pager->done();  // the group before may go
+      if (pager) pager->done();  // the previous group may move to the host
     }
     State& state = states.emplace_back(State{&p, {}});
     for (const StateSpec& spec : states_of(p)) {
@@ -54,7 +53,7 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
 }
 
 Call Optimizer::ctx(const Cost& cost) const {
-  scalars_.in();  // a captured step notes that its calls read them
+  scalars_.in();  // a captured step notes that its calls read the scalars
   return {scalars_.device(), cost, there_};
 }
 
@@ -71,8 +70,8 @@ void Optimizer::restore(int64_t updates) {
 }
 
 constexpr const char* kHalfDone =
-    "an error ended an update before, when some parameters may have had theirs and others not; load a "
-    "saved run, or make the model and its optimizer anew";
+    "an error ended an earlier update, so some parameters may have been updated and others not; load a "
+    "saved run, or make the model and its optimizer again";
 
 void Optimizer::clip_grad_norm(double max_norm) {
   const ProfileRange range("clip_grad_norm");
@@ -109,7 +108,7 @@ void Optimizer::step(std::optional<double> learning_rate) {
   Context& context = current();
   check(&scalars_.device() == &context.device, "optimizer: it belongs to another context; make it current");
   bool trains = false;
-  for (const State& s : states) {  // before anything counts as written
+  for (const State& s : states) {  // before anything is marked as written
     const Parameter& p = *s.parameter;
     check(!p.trainable() || p.leaf.written, "optimizer: parameter '", p.name,
           "' has no gradient; call backward() before step()");
@@ -119,7 +118,7 @@ void Optimizer::step(std::optional<double> learning_rate) {
   for (const Parameter* p : frozen_)
     check(!p->trainable(), "optimizer: parameter '", p->name,
           "' trains, but was frozen when the optimizer was made, so it has no states; make the optimizer "
-          "anew");
+          "again");
   const bool scaled = context.device.host_scalars().growth_interval > 0;
   check(!scaled || clipped_, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
         "it finds overflows (a maximum of 0 clips nothing)");
@@ -187,7 +186,7 @@ void AdamW::update(const std::vector<size_t>&, ParamList list) { adamw(list, arg
 void check_whole(const char* optimizer, const Parameter& p) {
   check(!p.shard, optimizer, ": '", p.name, "' is a shard of a parameter ",
         p.shard ? p.shard->whole : Shape(),
-        ", and its update needs whole matrices; take AdamW, SGD or AdamW8bit");
+        ", but its update needs whole matrices; use AdamW, SGD or AdamW8bit");
 }
 
 Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args, const ParameterGroup& group)

@@ -9,7 +9,7 @@ struct RingVariant : AttentionVariant {
   Comm& ranks;
   explicit RingVariant(Comm& ranks) : ranks(ranks) {}
   Tensor operator()(const Tensor& qkv, const TransformerConfig& c) const override {
-    const int64_t heads = qkv.last() / (3 * (c.channels / c.heads));  // that this rank has
+    const int64_t heads = qkv.last() / (3 * (c.channels / c.heads));  // of this rank
     return ring_attention(ranks, qkv, heads, c.mask);
   }
 };

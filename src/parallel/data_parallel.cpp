@@ -59,8 +59,8 @@ void GradientBuckets::add_bucket(const std::vector<Parameter*>& parameters) {
   }
 }
 
-// A gradient of the bucket will not change any more in this backward pass. Buckets begin in their order, the
-// same on all ranks, whatever the order in which gradients become final.
+// Called when a gradient of the bucket is final in this backward pass. Sums begin in the order of the
+// buckets, the same on all ranks, whatever the order in which gradients become final.
 void GradientBuckets::one_is_final(Bucket& b) {
   // BEGIN SOLUTION 17.6
   if (!during_backward_) return;

@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-// The experts' first product reads what all ranks send to the experts here.
+// The experts' first product reads the tokens that all ranks send to this rank's experts.
 struct FirstOfExperts : LinearVariant {
   Comm& ranks;
   explicit FirstOfExperts(Comm& ranks) : ranks(ranks) {}
@@ -14,7 +14,7 @@ struct FirstOfExperts : LinearVariant {
     return l.product(to_experts(ranks, x));
   }
 };
-// What their second product makes goes back to where the tokens are.
+// The outputs of the experts' second product go back to the tokens' ranks.
 struct SecondOfExperts : LinearVariant {
   Comm& ranks;
   explicit SecondOfExperts(Comm& ranks) : ranks(ranks) {}

@@ -1,4 +1,4 @@
-// Parameters side by side in one buffer, so that one collective serves them all.
+// Parameters in one flat buffer, so that one collective handles all of them.
 #pragma once
 #include <vector>
 
@@ -9,17 +9,17 @@ namespace gradus {
 struct FlatParameters {
   std::vector<Parameter*> parameters;  // of one precision
   std::vector<int64_t> begin;          // where each begins, in elements
-  int64_t numel = 0;                   // of the buffer, with what is between them and at the end
+  int64_t numel = 0;                   // of the buffer, including padding between them and at the end
 
-  // Behind those that are there, at a multiple of `align`.
+  // Appends p, at a multiple of `align`.
   void add(Parameter& p, int64_t align = 1);
   void pad(int64_t multiple) { numel = round_up(numel, multiple); }
-  // Parameter i, in its shape, in a flat buffer.
+  // The view of parameter i, in its shape, in a flat buffer.
   Tensor whole(const Tensor& flat, size_t i) const {
     const Shape& shape = parameters[i]->leaf.shape;
     return flat.narrow(begin[i], shape.numel()).reshape(shape);
   }
-  // Without gradients, and calls to who is about to end.
+  // Removes the gradients, and the callbacks to an object that is about to end.
   void detach() const {
     for (Parameter* p : parameters) p->leaf.on_final = {}, p->leaf.grad = {}, p->leaf.zero();
   }
@@ -31,7 +31,7 @@ int64_t numel_of(const List& buffers) {
   return n;
 }
 
-// That a backward pass has reached p: what all ranks are to add up, every one must have.
+// Checks that a backward pass has reached p: a gradient that all ranks sum must exist on every rank.
 void check_gradient(const Parameter& p);
 
 }  // namespace gradus

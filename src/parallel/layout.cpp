@@ -26,7 +26,7 @@ static const Layout& checked(const Layout& l, int64_t ranks) {
 
 LayoutGroups::LayoutGroups(Comm& all, const Layout& layout)
     : place(checked(layout, all.size()).place_of(all.rank())) {
-  // Ranks of the same color are a group: those whose places differ in that direction alone.
+  // Ranks of the same color are a group: their places differ only in that direction.
   const auto group = [&](const char* name, Layout at) {
     return all.split(
         name,

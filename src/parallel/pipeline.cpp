@@ -10,7 +10,7 @@ namespace gradus {
 
 namespace {
 
-// What travels between the ranks for one task.
+// Communication for one task.
 struct Exchange {
   Comm& ranks;
   const Schedule& schedule;
@@ -27,7 +27,7 @@ struct Exchange {
     Tensor x(current().device, shape, dtype, Kind::Temporary, "pipeline input");
     return {x, ranks.recv(x, from->chunk % ranks.size(), int64_t(schedule.index(*from)))};
   }
-  // Nothing, if no task waits for y.
+  // Returns null if no task waits for y.
   std::unique_ptr<Work> send(const Task& task, const Tensor& y) const {
     const std::optional<Task> to = schedule.receiver_of(task);
     return to ? ranks.send(y, to->chunk % ranks.size(), int64_t(schedule.index(task))) : nullptr;
@@ -73,7 +73,7 @@ ModelPart part_of_pipeline(const std::vector<int64_t>& ends, int64_t rank, int64
         "pipeline: ", chunks, " chunks for rank ", rank, " of ", ranks,
         "; every rank needs the same number of chunks, at least one");
   check(ends[0] > 0 && std::adjacent_find(ends.begin(), ends.end(), std::greater_equal<>()) == ends.end(),
-        "pipeline: the ends of the chunks must increase; each chunk has a block at least");
+        "pipeline: the ends of the chunks must increase; each chunk has at least one block");
   ModelPart part{.ranges = {}, .embedding = rank == 0, .head = rank == ranks - 1};
   for (int64_t c = rank; c < chunks; c += ranks)
     part.ranges.push_back({c == 0 ? 0 : ends[size_t(c - 1)], ends[size_t(c)]});
@@ -113,7 +113,7 @@ double Pipeline::run(const Schedule& schedule, const std::vector<TextBatch>& mic
   for (const TextBatch& b : micro_batches)
     check(b.sequences == B && b.T == T, "pipeline: micro-batches of ", b.sequences, " x ", b.T, " and ", B,
           " x ", T, " tokens; all must have the same shape");
-  struct Ends {  // also when an error ends the run: no tape goes on recording
+  struct Ends {  // cleans up also after an error, so that no tape goes on recording
     Pipeline& pipeline;
     ~Ends() {
       pipeline.in_flight_.clear(), pipeline.losses_.clear(), pipeline.batches_ = nullptr;
@@ -152,7 +152,7 @@ Tensor Pipeline::forward(int64_t micro_batch, int64_t chunk, Tensor x) {
 Tensor Pipeline::backward(int64_t micro_batch, int64_t chunk, Tensor dy) {
   const auto at = in_flight_.find({micro_batch, chunk});
   InFlight& flight = at->second;
-  // Where nothing trains up to here, no gradient is wanted.
+  // If no parameter up to here trains, no gradient is wanted.
   if (flight.output.slot.wanted()) flight.tape->backward(flight.output, std::move(dy));
   const Tensor dx = flight.input.grad;
   in_flight_.erase(at);

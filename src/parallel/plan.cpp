@@ -33,7 +33,7 @@ static int64_t message_bytes(const PlanSetting& set) {
 }
 static int64_t buffer_bytes(int64_t message) {
   return round_up(message, 512);
-}  // what the allocator takes for it
+}  // size of the allocator's block
 static RankUse use_of_rank(Comm& comm, const PlanSetting& set, const Schedule& schedule) {
   RankModel rank(comm, set.layout, set.model,
                  set.ends.empty() ? even_cuts(set.model.layers, schedule.chunks) : set.ends, set.sequence);
@@ -52,7 +52,7 @@ static RankUse use_of_rank(Comm& comm, const PlanSetting& set, const Schedule& s
     rank.run(schedule, micro_batches, sequences * T);
     optimizer.step(1e-3);
     if (!measured) continue;
-    int64_t inputs = 0;  // that were there, or under way, when the first task began
+    int64_t inputs = 0;  // with a buffer already when the first task began
     for (size_t i = 0; i < 2; ++i) inputs += schedule.input_of(use.tasks[i].task).has_value();
     use.between = use.tasks[0].before - inputs * buffer_bytes(message_bytes(set));
     use.step_seconds = comm.seconds() - begin;

@@ -2,7 +2,7 @@
 
 namespace gradus {
 
-// (a, b, n) as (b, a, n). Collectives have the ranks outermost, tensors the samples.
+// Returns x (a, b, n) as (b, a, n): collectives have the ranks outermost, tensors the samples.
 static Tensor swapped(const Tensor& x, int64_t a, int64_t b) {
   const int64_t n = x.numel() / std::max<int64_t>(a * b, 1);
   if (a == 1 || b == 1) return x.reshape({b, a, n});
@@ -20,7 +20,7 @@ static void check_tokens(const char* op, const Shape& x) {
   check(x.rank() == 3, op, ": x is ", x, "; it must be (B,T,C)");
 }
 
-// The parts of all ranks, side by side; x is one.
+// The whole from the parts of all ranks; x is this rank's part.
 static Tensor gathered(Comm& comm, const Tensor& x) {
   const int64_t B = x.shape()[0], T = x.shape()[1];
   const Tensor all = empty(x, {comm.size(), x.numel()}, "gathered");
@@ -32,7 +32,7 @@ static Tensor empty_part(const Comm& comm, const Tensor& x) {
   check(T % N == 0, "ranks: ", T, " tokens cannot be shared out among ", N, " ranks; use a multiple of ", N);
   return empty(x, with_tokens(x.shape(), T / N), "part of the tokens");
 }
-// This rank's part of the sum.
+// This rank's part of the sum of all ranks' x.
 static Tensor scattered(Comm& comm, const Tensor& x) {
   const Tensor y = empty_part(comm, x);
   const int64_t B = x.shape()[0], N = comm.size();
@@ -139,7 +139,7 @@ Tensor gathered_linear(Comm& comm, const Tensor& x, const Tensor& weight, const 
                 });
 }
 
-// The n-th part of x goes to rank n, and y is what all ranks have sent, in rank order.
+// Sends the n-th part of x to rank n; returns the parts that all ranks send to this one, in rank order.
 static Tensor all_to_all(Comm& comm, const Tensor& x) {
   const Tensor y = empty_like(x, "from all ranks");
   // BEGIN SOLUTION 21.4
@@ -177,7 +177,7 @@ Tensor from_experts(Comm& comm, const Tensor& x) {
       [ranks = &comm](const Node&, const Tensor& dy, Grads& dx) { dx.pass(0, sent_to_experts(*ranks, dy)); });
 }
 
-// ids of the whole vocabulary as rows, or columns, of this rank's part.
+// Converts ids in the whole vocabulary to row (or column) indices in this rank's part.
 static Tensor in_part(Comm& comm, const Tensor& ids, int64_t vocab) {
   const Part part = part_of(vocab, comm.rank(), comm.size());
   Tensor local = empty_like(ids, "local ids");
@@ -207,7 +207,7 @@ Tensor cross_entropy_of_part(Comm& comm, const Tensor& logits, int64_t vocab, co
         name_of(targets.dtype()), "; give one int32 target for each row of logits, and at least one row");
   check_part("cross_entropy_of_part", comm, vocab, logits.last());
   check(!given.defined() || (given.numel() == 1 && given.dtype() == stats),
-        "cross_entropy_of_part: count is ", given.shape(), "; it is one number in ", name_of(stats));
+        "cross_entropy_of_part: count is ", given.shape(), "; it must be one number in ", name_of(stats));
   Tensor count = given;
   if (!count.defined()) {
     count = empty(logits, {1}, stats, "targets that count");

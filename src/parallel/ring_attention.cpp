@@ -32,7 +32,7 @@ int64_t count_pairs(const std::vector<ChunkPair>& pairs, int64_t count) {
   return all;
 }
 
-// One chunk of queries and one of keys, in tensors of T tokens. y: the layout of what is like a y.
+// One chunk of queries and one of keys, in tensors of T tokens. y: the layout of y (and its gradient).
 static AttentionShape chunk_shape(const Tensor& q, int64_t heads, Mask mask, const HeadLayout& y) {
   const int64_t T = q.shape()[1], C = q.last(), D = C / heads;
   return {.B = q.shape()[0],
@@ -125,13 +125,13 @@ void put_gradients(const Tensor& dq, const Tensor& dkeys, Out dqkv) {
   copy_columns(dkeys.narrow(1, 1), C, 0, C, dqkv.from(2 * C), 3 * C);
 }
 
-// The ring: the rank whose keys are here at a step, and how they go on.
+// The ring: the rank whose keys this rank has at a step, and how it passes them on.
 struct Ring {
   Comm& comm;
   int64_t whose(int64_t step) const { return (comm.rank() + comm.size() - step) % comm.size(); }
   int64_t next() const { return (comm.rank() + 1) % comm.size(); }
   int64_t previous() const { return (comm.rank() + comm.size() - 1) % comm.size(); }
-  // Passes x on while f runs. An error of f, which all ranks may survive, leaves no message behind.
+  // Passes x on while f runs. All ranks may survive an error of f, so the message is received even then.
   template <class F>
   void pass_during(const Tensor& x, const Tensor& to, F f) const {
     const auto work = pass(x, to, 0);

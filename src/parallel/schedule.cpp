@@ -58,7 +58,7 @@ Schedule interleaved(int64_t ranks, int64_t micro_batches, int64_t chunks_per_ra
   if (chunks_per_rank == 1) return one_forward_one_backward(ranks, micro_batches);
   check_sizes(ranks, micro_batches, chunks_per_rank);
   check(micro_batches % ranks == 0, "schedule: interleaved, ", micro_batches, " micro-batches for ", ranks,
-        " ranks; take a multiple of the ranks");
+        " ranks; use a multiple of the ranks");
   Schedule s{ranks * chunks_per_rank, micro_batches, {}};
   for (int64_t rank = 0; rank < ranks; ++rank) {
     // A group of `ranks` micro-batches goes through one of the rank's chunks, then through the next.
@@ -91,7 +91,7 @@ std::string text_of(const Schedule& s) {
 
 static int64_t number_in(std::string_view word, std::string_view digits) {
   check(!digits.empty() && digits.size() <= 3 && digits.find_first_not_of("0123456789") == digits.npos,
-        "schedule: '", word, "' is no task; write F3 or B3, or with a chunk F3.6 (numbers below 1000)");
+        "schedule: '", word, "' is not a task; write F3 or B3, or with a chunk F3.6 (numbers below 1000)");
   return std::stoll(std::string(digits));
 }
 
@@ -104,7 +104,7 @@ Schedule schedule_of_text(std::string_view text) {
     for (std::string word; words >> word;) {
       const size_t dot = std::min(word.find('.'), word.size());
       check(word[0] == 'F' || word[0] == 'B', "schedule: '", word,
-            "' is no task; write F3 or B3, or with a chunk F3.6 (numbers below 1000)");
+            "' is not a task; write F3 or B3, or with a chunk F3.6 (numbers below 1000)");
       const int64_t micro_batch = number_in(word, std::string_view(word).substr(1, dot - 1));
       const int64_t chunk =
           dot == word.size() ? s.ranks() : number_in(word, std::string_view(word).substr(dot + 1));
@@ -171,7 +171,7 @@ struct Player {
   Timeline result;
 
   std::optional<double>& end_of(const Task& a) { return ends[s.index(a)]; }
-  // The rank's next task, if its input is known to come.
+  // Plays the rank's next task, if the time of its input is known.
   bool step(int64_t rank) {
     std::vector<Timeline::Entry>& done = result.of_rank[size_t(rank)];
     const std::vector<Task>& list = s.of_rank[size_t(rank)];
@@ -248,13 +248,13 @@ std::vector<int64_t> cut_blocks(const std::vector<double>& costs, double before,
                                 int64_t chunks) {
   const auto L = int64_t(costs.size());
   check(chunks >= 1 && chunks <= L, "pipeline: ", L, " blocks cannot be cut into ", chunks,
-        " chunks; each needs a block at least");
+        " chunks; each needs at least one block");
   std::vector<double> sums(costs.size() + 1);
   std::partial_sum(costs.begin(), costs.end(), sums.begin() + 1);
   const auto cost = [&](int64_t from, int64_t to) {
     return sums[size_t(to)] - sums[size_t(from)] + (from == 0 ? before : 0) + (to == L ? behind : 0);
   };
-  // least[c][l]: the smallest largest cost of c + 1 chunks that have the first l blocks.
+  // least[c][l]: the smallest possible largest cost of c + 1 chunks with the first l blocks.
   std::vector<std::vector<double>> least(size_t(chunks), std::vector<double>(size_t(L) + 1, INFINITY));
   std::vector<std::vector<int64_t>> from(size_t(chunks), std::vector<int64_t>(size_t(L) + 1));
   for (int64_t l = 1; l <= L; ++l) least[0][size_t(l)] = cost(0, l);
@@ -272,7 +272,7 @@ std::vector<int64_t> cut_blocks(const std::vector<double>& costs, double before,
 
 std::vector<int64_t> even_cuts(int64_t blocks, int64_t chunks) {
   check(chunks >= 1 && chunks <= blocks, "pipeline: ", blocks, " blocks cannot be cut into ", chunks,
-        " chunks; each needs a block at least");
+        " chunks; each needs at least one block");
   std::vector<int64_t> ends;
   for (int64_t c = 1; c <= chunks; ++c) ends.push_back(c * blocks / chunks);
   return ends;

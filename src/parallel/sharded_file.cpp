@@ -13,16 +13,16 @@ namespace gradus {
 
 namespace {
 
-// A tensor of the file, and what a rank has of it: all, or a shard of the parameter that it belongs to.
+// A tensor of the file, and what a rank has of it: all of it, or that of a shard of its parameter.
 struct Entry {
   std::string name;
   DType dtype;
   Shape shape;    // whole
-  int64_t block;  // how many elements of the parameter one of the tensor's stands for
+  int64_t block;  // elements of the parameter per element of the tensor
   std::optional<Shard> shard;
-  bool counted = true;  // false: another rank has the same, and saves it
+  bool counted = true;  // false: a different rank has the same, and saves it
 
-  // f(where in the whole, where in what the rank has, how many), of this tensor's elements.
+  // Calls f(begin in the whole, begin in the rank's tensor, count) for the ranges of elements of this tensor.
   template <class F>
   void each_range(F f) const {
     if (!shard) return f(int64_t(0), int64_t(0), shape.numel());
@@ -34,7 +34,7 @@ struct Entry {
       f(from / block, to / block, (n + block - 1) / block);
     });
   }
-  int64_t numel() const {  // of what the rank has
+  int64_t numel() const {  // of the rank's tensor
     int64_t sum = 0;
     each_range([&](int64_t, int64_t, int64_t n) { sum += n; });
     return sum;
@@ -42,7 +42,7 @@ struct Entry {
 };
 using Entries = std::vector<Entry>;
 
-// What this rank has: of each parameter what is kept of its weights, then the states; and the tensors.
+// This rank's entries, for each parameter its kept weights and then its states, and their tensors.
 struct Own {
   Entries entries;
   std::vector<Tensor> tensors;
@@ -50,7 +50,7 @@ struct Own {
   Own(const Parameters& own, const Optimizer& optimizer) {
     check(optimizer.states.size() == own.size(), "save or load: the optimizer has states of ",
           optimizer.states.size(), " of this rank's ", own.size(),
-          " parameters; what is saved and loaded is one optimizer of all of them");
+          " parameters; only one optimizer of all of them can be saved and loaded");
     std::map<const Parameter*, const std::vector<Tensor>*> states;
     for (const Optimizer::State& s : optimizer.states) states[s.parameter] = &s.tensors;
     for (const Parameter& p : own) {
@@ -60,7 +60,7 @@ struct Own {
       for (size_t i = 0; i < specs.size(); ++i)
         add(p, "optimizer." + p.name + "." + specs[i].name, (*states[&p])[i], specs[i].block);
     }
-    for (const Entry& e : entries) e.numel();  // begins and ends where blocks do
+    for (const Entry& e : entries) e.numel();  // checks that it begins and ends where blocks do
   }
 
  private:
@@ -98,7 +98,7 @@ Entries entries_in(const Json& json) {
   return entries;
 }
 
-// By rank.
+// Gathers the entries of all ranks, by rank.
 std::vector<Entries> of_all_ranks(Comm& comm, const Entries& mine) {
   Device& device = current().device;
   check(device.has_data(), "save or load: the device ", device.name(), " has no numbers");
@@ -123,7 +123,7 @@ std::vector<Entries> of_all_ranks(Comm& comm, const Entries& mine) {
   return everyone;
 }
 
-// The same on all ranks, so none goes on alone. Copies count once.
+// The result is the same on all ranks, so none goes on alone. Copies count once.
 void check_complete(const std::vector<Entries>& everyone) {
   struct Whole {
     Entry first;
@@ -145,11 +145,11 @@ void check_complete(const std::vector<Entries>& everyone) {
     int64_t at = 0;
     for (const auto& [begin, end] : whole.ranges) {
       check(begin == at, "save: element ", std::min(begin, at), " of '", name, "' ", whole.first.shape,
-            " is on ", begin < at ? "two ranks" : "no rank", "; each is to be on one");
+            " is on ", begin < at ? "two ranks" : "no rank", "; each must be on one");
       at = end;
     }
     check(at == whole.first.shape.numel(), "save: element ", at, " of '", name, "' ", whole.first.shape,
-          " is on no rank; each is to be on one");
+          " is on no rank; each must be on one");
   }
 }
 
@@ -167,7 +167,7 @@ void save_sharded(const std::string& path, Comm& comm, const Parameters& own, co
   for (int64_t r = 0; r < comm.size(); ++r)
     for (size_t i = 0; i < everyone[size_t(r)].size(); ++i) {
       const Entry& e = everyone[size_t(r)][i];
-      // Of copies the first rank's is taken.
+      // Of several copies, the first rank's is saved.
       if (!e.counted || (!e.shard && !copies.insert(e.name).second)) continue;
       if (comm.rank() > 0) {
         if (r == comm.rank()) comm.send(mine.tensors[i], 0)->wait();
@@ -178,9 +178,9 @@ void save_sharded(const std::string& path, Comm& comm, const Parameters& own, co
       if (r > 0) comm.recv(piece, r)->wait();
       std::vector<char> bytes(size_t(piece.bytes()));
       device.copy_out(bytes.data(), piece.in().p, piece.bytes());
-      const auto [found, anew] = wholes.try_emplace(e.name, size_t(e.shape.bytes(e.dtype)));
+      const auto [found, is_new] = wholes.try_emplace(e.name, size_t(e.shape.bytes(e.dtype)));
       std::vector<char>& whole = found->second;
-      if (anew) tensors.push_back({e.name, e.dtype, e.shape, whole.data()});
+      if (is_new) tensors.push_back({e.name, e.dtype, e.shape, whole.data()});
       const int64_t size = size_of(e.dtype);
       e.each_range([&](int64_t to, int64_t from, int64_t n) {
         std::copy_n(&bytes[size_t(from * size)], n * size, &whole[size_t(to * size)]);

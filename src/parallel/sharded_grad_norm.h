@@ -1,4 +1,4 @@
-// Parameters of which each rank has a part of its own (Parameter::shard), or a copy.
+// The gradient norm when each rank has either a shard (Parameter::shard) or a copy of each parameter.
 #pragma once
 #include <vector>
 
@@ -7,13 +7,13 @@
 
 namespace gradus {
 
-// Sums that add up to those of all ranks of some groups, from this rank's: over one group after the other, so
-// in the same order on all of them.
+// From this rank's sums, returns sums that add up to those of all ranks of the groups: gathered over one
+// group after the other, so in the same order on all ranks.
 Tensor gather_sums(Tensor own, const std::vector<Comm*>& groups);
 
-// While it lives, the norm in an optimizer's clip_grad_norm() is that of all ranks of `groups`, and the call
-// is collective. A parameter that is no shard is a copy, the same on all ranks of the first group, whose
-// first rank counts it. Whoever has other copies sets Parameter::counted after this is made.
+// While this lives, the norm in an optimizer's clip_grad_norm() is that of all ranks of `groups`, and the
+// call is collective. A parameter that is not a shard is a copy, the same on all ranks of the first group,
+// whose first rank counts it. For other copies, set Parameter::counted after construction.
 class ShardedGradNorm : private RankShares {
  public:
   ShardedGradNorm(Parameters& own, std::vector<Comm*> groups);

@@ -1,5 +1,5 @@
-// The training of lessons 17 and 18: what each rank reads, what comes of it, and the run on one device that
-// all of them together must equal.
+// The training of lessons 17 and 18: the sequences that each rank reads, the results of a run, and the run on
+// one device that the ranks together must equal.
 #pragma once
 #include <string>
 #include <string_view>
@@ -23,45 +23,45 @@ struct ParallelTask {
                           .heads = 4,
                           .channels = 128,
                           .dropout = 0.1};
-  int64_t batch = 24, steps = 0;  // sequences a step, of all ranks together
+  int64_t batch = 24, steps = 0;  // batch: sequences per step, on all ranks together
   uint64_t seed = 0;
   double max_norm = 1, learning_rate = 1e-3;
   int64_t text_bytes = 300'000;
 };
-// A smaller one on emu.
+// A smaller task on emu.
 ParallelTask parallel_task(std::string_view device, int64_t steps, uint64_t seed);
 
-// The sequences of step `step` that a rank reads: as many for each as can be, larger shares first, in the
-// order of the batch.
+// The sequences of step `step` that a rank reads: consecutive shares of the batch, as equal as possible,
+// larger shares first.
 TextBatch read_shard(const Loader& loader, const ParallelTask& task, int64_t step, int64_t rank,
                      int64_t ranks);
 
-// The rank's share of the mean loss over the whole batch; dropout draws the masks that its samples have
-// there.
+// The rank's share of the mean loss over the whole batch; dropout draws the masks that the rank's samples
+// have in the whole batch.
 Tensor share_of_loss(const Transformer& model, const ParallelTask& task, const TextBatch& mine);
 
-// The same on all ranks.
+// The sum of all ranks' values, the same on all ranks.
 double sum_over_ranks(Comm& comm, double mine);
 
-using Weights = std::vector<std::vector<double>>;  // of each parameter
+using Weights = std::vector<std::vector<double>>;  // by parameter
 struct OneDevice {
-  Weights weights;   // in the end
+  Weights weights;   // after the last step
   double loss_last;  // of the last step
 };
-// The same training on one device, which keeps the gradients of each rank in a buffer of their own and adds
-// the buffers in rank order. With one rank this is ordinary training.
+// The same training on one device, which keeps each rank's gradients in a separate buffer and adds the
+// buffers in rank order. With one rank this is ordinary training.
 OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, int64_t ranks);
 
-struct RankRun {  // what came of a run, on one rank
+struct RankRun {  // the results of a run, on one rank
   Weights weights;
   std::vector<double> seconds;  // of each step, on the rank's clock
-  double loss = 0;              // of the last step, of all ranks
+  double loss = 0;              // of the last step, summed over the ranks
   Usage peak;
 };
 ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, const ParallelTask& task);
 // The parameters whose weights differ or are missing. NaN on the device meta.
 double count_unlike(const RankRun& run, const OneDevice& alone);
-// The largest difference of two weights; infinite if there are not as many, or none.
+// The largest difference between weights; infinite if their numbers differ or there are none.
 double off_by(const Weights& a, const Weights& b);
 
 }  // namespace gradus

@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-// What the first product of a pair reads: all ranks need all tokens, and each makes a part of their gradient.
+// The input of a pair's first product: all ranks need all tokens, and each makes a part of their gradient.
 static Tensor input_of_first(Comm& ranks, Sequence sequence, const Tensor& x) {
   // BEGIN SOLUTION 19.1
   return sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x);
@@ -15,7 +15,7 @@ static Tensor input_of_first(Comm& ranks, Sequence sequence, const Tensor& x) {
   // END SOLUTION 19.1
 }
 
-// The first product, whose weight has some of the rows.
+// The first product, whose weight has some of the rows on each rank.
 struct FirstOfPair : LinearVariant {
   Comm& ranks;
   Sequence sequence;
@@ -25,7 +25,7 @@ struct FirstOfPair : LinearVariant {
     return l.product(input_of_first(ranks, sequence, x));
   }
 };
-// The second, whose weight has the columns that belong to these rows: each rank makes a part of the sum.
+// The second product, whose weight has the columns for these rows: each rank makes a part of the sum.
 struct SecondOfPair : LinearVariant {
   Comm& ranks;
   Sequence sequence;
@@ -116,7 +116,7 @@ TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequenc
 void TensorParallel::sum_gradients() {
   if (sequence_ == Sequence::Whole) return;
   for (const Parameter& p : model_.parameters) {
-    // Norms and the second products' biases have met this rank's tokens alone.
+    // Each rank uses norms and the second products' biases with its own tokens only.
     if (!p.trainable() || (p.name.find("ln_") == p.name.npos && !p.name.ends_with("c_proj.bias"))) continue;
     check_gradient(p);
     ranks_.all_reduce(p.leaf.grad)->wait();

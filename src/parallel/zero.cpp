@@ -1,4 +1,4 @@
-// The protocol: what all ranks do together from the first pass to the update.
+// The protocol: the collective steps from the first pass to the update.
 #include "src/parallel/zero.h"
 
 #include <map>
@@ -44,7 +44,7 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
 
 Zero::~Zero() { detach(); }
 
-// Also after a pass that an error has ended: what had begun is waited for, and forgotten.
+// May follow a pass that ended with an error: it waits for the collectives that had begun, and drops them.
 void Zero::zero_grad() {
   for (Unit& u : units_) {
     if (u.reduce) std::exchange(u.reduce, nullptr)->wait();
@@ -66,15 +66,15 @@ void Zero::end_pass() {
   }
 }
 
-// What an evaluation has gathered goes in any case.
+// An evaluation's gathered units are released in any case.
 void Zero::end_forward() {
   last_ = nullptr;
   if (args_.stage < 3 || (args_.keep_gathered && current().tape())) return;
   for (Unit& u : units_) release(u);
 }
 
-// Gradients that are not final, although they are there, wait for other tapes; or, in stages 0 and 1, come
-// from micro-batches before this one.
+// Gradients that exist but are not final wait for other tapes, or, in stages 0 and 1, come from earlier
+// micro-batches.
 void Zero::end_backward() {
   for (; reduces() && begun_ < units_.size(); ++begun_) {
     for (const Parameter* p : backwards(begun_).parameters) check_gradient(*p);
@@ -85,7 +85,7 @@ void Zero::end_backward() {
 }
 
 void Zero::updated() {
-  if (args_.stage == 3)  // what was gathered since the backward pass is old
+  if (args_.stage == 3)  // units gathered since the backward pass have old values
     for (Unit& u : units_) release(u);
   if (args_.stage == 0 || args_.stage == 3) return;
   // BEGIN SOLUTION 18.1

@@ -1,4 +1,4 @@
-// Weights: where a unit becomes whole, and when it is given up again (stage 3).
+// Weights: when a unit is gathered, and when it is released (stage 3).
 #include "src/parallel/zero.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ void Zero::begin_gather(Unit& u) {
   most_gathered_ = std::max(most_gathered_, bytes);
 }
 
-// Somebody reads a weight of a unit that is not there. The one before it is no longer needed.
+// Called when a weight of a unit is read that is not in memory. The unit before it is no longer needed.
 void Zero::gather(Unit& u) {
   // BEGIN SOLUTION 18.3
   for (Unit& other : units_)
@@ -29,7 +29,7 @@ void Zero::gather(Unit& u) {
   if (args_.overlap && !u.name.empty()) prefetch_after(u);
 }
 
-// Forward passes begin with the first unit, and go up; others go down.
+// A forward pass begins with the first unit and goes up; a backward pass goes down.
 void Zero::prefetch_after(const Unit& u) {
   std::vector<Unit*> blocks;
   for (Unit& other : units_)

@@ -1,4 +1,4 @@
-// What lies where: units, the part of each that a rank owns, and which buffers the stage keeps.
+// Memory layout: units, the part of each that a rank owns, and the buffers that the stage keeps.
 #include "src/parallel/zero.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Part Zero::of_parameter(const Unit& u, size_t i) const {
   return begin < end ? Part{begin, end - begin} : Part{0, 0};
 }
 
-// The buffers that the stage keeps; those that it does not are emptied, and filled when they are touched.
+// Allocates the buffers that the stage keeps; the others are empty, and filled when they are read.
 void Zero::allocate(Unit& u) {
   Device& device = current().device;
   const Precision& t = u.parameters[0]->precision;

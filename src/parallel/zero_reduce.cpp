@@ -1,4 +1,4 @@
-// Gradients: where all ranks' are summed, each part at its owner, and the norm of them.
+// Gradients: their sums over the ranks, each part at its owner, and their norm.
 #include "src/parallel/sharded_grad_norm.h"
 #include "src/parallel/zero.h"
 #include "src/tensor/call.h"
@@ -7,14 +7,14 @@
 
 namespace gradus {
 
-// Sums begin in the order in which a backward pass comes to the units, the same on all ranks: a rank may find
-// its gradients final in another one.
+// Sums begin in the order of the units in a backward pass, the same on all ranks, because the order in which
+// gradients become final may differ between ranks.
 void Zero::begin_reduce(Unit& u) {
   for (const Parameter* p : u.parameters) check_gradient(*p);
   u.reduce = args_.stage == 0 ? comm_.all_reduce(u.gradients)
                               : comm_.reduce_scatter(u.gradients, own(u, u.gradients));
   reducing_.push_back(&u);
-  // From stage 2 on a unit's gradients take memory until they are summed: of two units at most.
+  // From stage 2 on, a unit's gradients take memory until they are summed: at most two units at a time.
   const size_t most = !args_.overlap ? 0 : args_.stage >= 2 ? 1 : units_.size();
   while (reducing_.size() > most) finish_reduce(*reducing_.front());
 }

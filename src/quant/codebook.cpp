@@ -6,13 +6,14 @@
 
 namespace gradus {
 
-// The largest float that is not above x: a float is above x exactly if it is above that one.
+// The largest float that is not above x. A float is above x exactly if it is above this result.
 static float rounded_down(double x) {
   const float nearest = float(x);
   return double(nearest) > x ? std::nextafter(nearest, -INFINITY) : nearest;
 }
 
-// How many boundaries are below t: they ascend, so half of those left are ruled out at a time.
+// The number of boundaries below t. They are in ascending order, so each comparison rules out half of the
+// rest.
 static int boundaries_below(const Codebook& codebook, float t) {
   int low = 0, high = codebook.count - 1;  // the answer is in [low, high]
   // BEGIN SOLUTION 10.1
@@ -32,9 +33,9 @@ Codebook listed_codebook(const std::vector<float>& value) {
   Codebook codebook;
   codebook.count = int32_t(value.size());
   check(codebook.count > 0 && codebook.count <= 256, "a codebook of ", codebook.count,
-        " values; it has 1 to 256");
+        " values; it must have 1 to 256");
   for (const float v : value)
-    check(std::abs(v) <= 1, "a codebook with the value ", v, "; they are from -1 to 1");
+    check(std::abs(v) <= 1, "a codebook with the value ", v, "; values must be from -1 to 1");
   std::copy(value.begin(), value.end(), codebook.value);
   std::iota(codebook.code, codebook.code + codebook.count, uint8_t(0));
   std::stable_sort(codebook.code, codebook.code + codebook.count,
@@ -55,14 +56,14 @@ static Codebook evenly_spaced_codebook(int count, int zero, int last) {
   const float step = 1 / float(last - zero);
   for (int code = 0; code < count; ++code) value.push_back(float(code - zero) * step);
   Codebook codebook = listed_codebook(value);
-  if (count <= 16) return codebook;  // looking them up is as fast
+  if (count <= 16) return codebook;  // a lookup is as fast
   codebook.step = step;
   codebook.per_step = float(last - zero);
   codebook.zero = float(zero);
   return codebook;
 }
 static int codes_of(int bits) {
-  check(bits == 4 || bits == 8, "a codebook of ", bits, " bits; there are those of 4 and of 8");
+  check(bits == 4 || bits == 8, "a codebook of ", bits, " bits; it must have 4 or 8");
   return 1 << bits;
 }
 Codebook absmax_codebook(int bits) {
@@ -82,9 +83,9 @@ Codebook nf4_codebook() {
 }
 
 double normal_quantile(double p) {
-  check(p > 0 && p < 1, "the normal distribution has no quantile ", p, "; it is between 0 and 1");
+  check(p > 0 && p < 1, "the normal distribution has no quantile ", p, "; it must be between 0 and 1");
   double low = -40, high = 40;
-  for (int i = 0; i < 200; ++i) {  // until they are neighbours
+  for (int i = 0; i < 200; ++i) {  // until low and high are adjacent
     const double middle = (low + high) / 2;
     (std::erfc(-middle / std::numbers::sqrt2) / 2 < p ? low : high) = middle;
   }
@@ -121,7 +122,7 @@ Codebook dynamic_codebook(Sign sign) {
   std::vector<float> value{0, 1};
   for (int decade = 0; decade < 7; ++decade) {
     const int parts = (sign == Sign::Signed ? 1 : 2) << decade;
-    // Rounded as PyTorch's linspace(0.1, 1) does it: from both ends, in one rounding.
+    // Rounded as by PyTorch's linspace(0.1, 1): from both ends, with one rounding.
     const float step = 0.9f / float(parts), unit = float(std::pow(10.0, decade - 6));
     const auto end = [&](int i) {
       return i < (parts + 1) / 2 ? std::fma(step, float(i), 0.1f) : std::fma(-step, float(parts - i), 1.0f);

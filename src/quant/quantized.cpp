@@ -18,7 +18,7 @@ Quantizer::Quantizer(Device& device, const QuantFormat& format)
         " values for ", format.bits, " bits");
   const float least = *std::min_element(format.codebook.value, format.codebook.value + format.codebook.count);
   check(format.range != Range::ZeroPoint || least == 0, format.name,
-        ": with a zero point a codebook begins with 0, not ", least);
+        ": with a zero point a codebook must begin with 0, not ", least);
   check(format.range != Range::Given || format.given > 0, format.name, ": the scale ", format.given,
         " is given; it must be above 0");
 }

@@ -12,8 +12,7 @@ Metered::Metered(Device& device, const Cost& cost) : device_(device), op_class_(
 Metered::~Metered() {
   if (device_.meter().keeps_times()) try {
       device_.meter().add_seconds(op_class_, seconds_now(device_) - start_);
-    } catch (
-        const Error&) {  // the kernel failed; a destructor cannot say so, who waits next for a result does
+    } catch (const Error&) {  // the kernel failed; the next wait for a result reports it
     }
 }
 

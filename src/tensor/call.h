@@ -1,10 +1,10 @@
-// One kernel call: the table of a tensor's device, the context of the call, its scratch memory.
+// One kernel call: the kernel table of a tensor's device, the Ctx of the call, its scratch memory.
 #pragma once
 #include "src/tensor/tensor.h"
 
 namespace gradus {
 
-// A kernel, as the meter sees it: its cost, and the time while this lives, if the meter keeps times.
+// Meters a kernel: counts its cost and, if the meter keeps times, measures the time until it is destroyed.
 class Metered {
  public:
   Metered(Device& device, const Cost& cost);
@@ -17,8 +17,8 @@ class Metered {
   double start_ = 0;
 };
 
-// What a kernel finds in its first argument: be(x).gelu_fwd(ctx(x, cost), ...). The scratch is allocated here
-// and freed at the end of the statement; what it costs is metered.
+// The first argument of a kernel: be(x).gelu_fwd(ctx(x, cost), ...). It allocates the scratch memory, frees
+// it at the end of the statement, and meters the cost.
 class Call {
  public:
   Call(Device& device, const Cost& cost, UpdateScalars* update = nullptr);

@@ -9,7 +9,7 @@
 
 namespace gradus {
 
-// While `step` is called: in the pool, and but for the first time recorded.
+// Lives while `step` runs: uses the private pool and, except in the first run, records the kernel calls.
 class CapturedStep::Running {
  public:
   explicit Running(CapturedStep& of) : of_(of), device_(of.context_.device) {
@@ -38,27 +38,28 @@ CapturedStep::CapturedStep() : context_(current()), pool_(context_.device.alloca
 CapturedStep::~CapturedStep() { context_.device.allocator().end_pool(pool_); }
 
 void CapturedStep::run(const std::vector<Tensor>& inputs, const std::function<void()>& step) {
-  check(&current() == &context_, "captured step: it belongs to another context; make it current");
-  check(!context_.captured_step, "captured step: one within another; make them one step");
+  check(&current() == &context_,
+        "captured step: it belongs to a different context; make that context current");
+  check(!context_.captured_step, "captured step: it runs inside a captured step; make them one step");
   std::vector<Input> now;
   for (const Tensor& x : inputs) now.push_back({x.in().p, x.shape(), x.dtype()});
   if (runs_ == 0) inputs_ = now;
-  check(now.size() == inputs_.size(), "captured step: ", now.size(), " inputs, and ", inputs_.size(),
+  check(now.size() == inputs_.size(), "captured step: ", now.size(), " inputs, but ", inputs_.size(),
         " in the first step");
   for (size_t i = 0; i < now.size(); ++i)
     check(now[i] == inputs_[i], "captured step: input ", i, " is ", now[i].shape, " ", name_of(now[i].dtype),
-          ", and in the first step was ", inputs_[i].shape, " ", name_of(inputs_[i].dtype),
-          " in another place or of another kind; fill the same tensors in each step");
+          ", but in the first step it was ", inputs_[i].shape, " ", name_of(inputs_[i].dtype),
+          ", or at a different address; fill the same tensors in each step");
   if (replays()) check_as_recorded();
   context_.end_attempt();
   if (replays()) return replay();
   settings_ = settings();
   const std::vector<Recorded> before = std::move(calls_);
-  const int run = std::exchange(runs_, std::min(runs_, 1));  // after an error recording begins again
+  const int run = std::exchange(runs_, std::min(runs_, 1));  // after an error, recording starts over
   try {
     const Running running(*this);
     step();
-    check(context_.stepped, "captured step: no optimizer has made an update in it; a step is one from the ",
+    check(context_.stepped, "captured step: no optimizer has made an update in it; a step goes from the ",
           "forward pass to the update");
   } catch (...) {
     calls_.clear();
@@ -75,30 +76,29 @@ CapturedStep::Settings CapturedStep::settings() const {
 }
 
 void CapturedStep::check_as_recorded() const {
-  constexpr const char* kAnew = "; record it anew in another CapturedStep";
+  constexpr const char* kRecord = "; record the step in a new CapturedStep";
   const Settings now = settings();
   check(now.freezes == settings_.freezes, "captured step: parameters have been frozen or unfrozen since",
-        kAnew);
-  check(now.scales_loss == settings_.scales_loss, "captured step: loss scaling has begun since", kAnew);
+        kRecord);
+  check(now.scales_loss == settings_.scales_loss, "captured step: loss scaling has begun since", kRecord);
   check(now == settings_,
-        "captured step: the context's seed, its first sample, --check or an Evaluation is not as it was",
-        kAnew);
+        "captured step: the context's seed, its first sample, --check or an Evaluation has changed", kRecord);
   for (const auto& [block, external] : external_)
     check(!block->free && block->number == external.number, "captured step: '", external.name,
-          "', which it reads or writes, is gone or in another place", kAnew);
+          "', which it reads or writes, was freed or has a different address", kRecord);
 }
 
 void CapturedStep::check_alike(const std::vector<Recorded>& before) const {
   constexpr const char* kWhy =
-      "; every step must do the same at the same addresses, so give up what lives from one step to the next "
-      "(loss = {}) before its successor is made, and begin or end with empty gradients";
+      "; every step must do the same at the same addresses, so free a tensor that lives from one step to the "
+      "next (loss = {}) before the next one is created, and begin or end with empty gradients";
   const auto alike = [](const auto& a, const auto& b) { return a.call->equals(*b.call); };
   const auto [now, then] = std::mismatch(calls_.begin(), calls_.end(), before.begin(), before.end(), alike);
   if (now != calls_.end() && then != before.end())
     fail("captured step: kernel call ", now - calls_.begin() + 1, " is ", now->call->entry, " in '",
-         now->range, "', and in the step before was ", then->call->entry, " in '", then->range,
-         now->call->entry == then->call->entry ? "' with other arguments" : "'", kWhy);
-  check(calls_.size() == before.size(), "captured step: it made ", calls_.size(), " kernel calls, and ",
+         now->range, "', but in the step before it was ", then->call->entry, " in '", then->range,
+         now->call->entry == then->call->entry ? "' with different arguments" : "'", kWhy);
+  check(calls_.size() == before.size(), "captured step: it made ", calls_.size(), " kernel calls, but ",
         before.size(), " in the step before", kWhy);
 }
 
@@ -157,7 +157,7 @@ void CapturedStep::note_temporaries() {
 }
 
 void CapturedStep::replace_calls(std::vector<Recorded> calls, const Tensor& memory) {
-  check(replays(), "captured step: its calls are replaced when it replays, after three steps");
+  check(replays(), "captured step: its calls can be replaced only when it replays, after three steps");
   calls_ = std::move(calls), chains_memory_ = memory, graph_ = nullptr;
 }
 

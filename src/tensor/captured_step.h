@@ -1,7 +1,7 @@
-// A training step whose kernel calls are recorded, and then made again without the host's work between them:
-// on a GPU by one launch of a CUDA graph (but not while each call is timed or observed), elsewhere as a list.
-// What changes from step to step reaches the device before the step, by a copy each: the batch,
-// Optimizer::set_learning_rate, the number of the attempt.
+// A training step whose kernel calls are recorded and then replayed without the host's work between them: on
+// a GPU by one launch of a CUDA graph (unless each call is timed or observed), elsewhere as a list. Values
+// that change from step to step are copied to the device before the step: the batch, the learning rate
+// (Optimizer::set_learning_rate), the number of the attempt.
 //
 //   CapturedStep captured;
 //   for (int64_t step = 0; step < steps; ++step) {
@@ -29,46 +29,49 @@ namespace gradus {
 
 class CapturedStep : private KernelObserver {
  public:
-  // For the current context, which it must not outlive. The step's memory is the context's again when it
-  // ends. A replay allocates nothing, so the meter's bytes and peaks do not show it; its kernels are counted.
+  // Belongs to the current context and must not outlive it. At its end its memory goes to the context's
+  // common pool. A replay allocates nothing, so the meter's bytes and peaks do not show it; its kernels are
+  // counted.
   CapturedStep();
   ~CapturedStep() override;
   CapturedStep(const CapturedStep&) = delete;
 
   // One step, an attempt at an update: from the forward pass to an optimizer's step(). The first run warms
-  // up: it calls `step`, which finds its memory in a private pool. The next two call it and record its
-  // kernels. If both recordings are the same, all later runs are replays: they make the calls again, and so
-  // change to the bit what `step` would change on the device. What `step` does on the host is not done again:
-  // a tensor that it assigns stays that of the last call. `inputs` are the tensors that the program fills for
-  // each step.
+  // up: it calls `step`, which allocates from a private pool. The next two runs call `step` and record its
+  // kernels. If both recordings are equal, all later runs are replays: they make the recorded calls, so they
+  // change the device's memory bitwise as `step` would. A replay does not repeat what `step` does on the
+  // host: a tensor that it assigns stays that of the last call. `inputs` are the tensors that the program
+  // fills for each step.
   //
-  // Errors before anything is done: other inputs than before (a shape, a dtype, a place in memory); a tensor
-  // that the calls read or write is gone; frozen parameters, loss scaling, the seed, the first sample,
-  // --check or an Evaluation are not as they were; another context, a step within a step. Then the step can
-  // be taken without this, or recorded by another CapturedStep. Errors of `step` from the second run on: it
-  // copies to or from the host, waits for other ranks, makes no update or more than one attempt. An error
-  // after it: the second recording differs; the next run compares again. Not noticed: other numbers in `step`
-  // (an optimizer's betas, the norm to clip at), and kernels of another context, which are not recorded.
+  // Errors before anything runs: an input differs from that of the first step (shape, dtype or address); a
+  // tensor that the calls read or write was freed; frozen parameters, loss scaling, the seed, the first
+  // sample, --check or an Evaluation have changed; a different context is current; a step runs inside a step.
+  // The program can then run the step without a CapturedStep, or record it in a new one. Errors of `step`
+  // from the second run on: it copies to or from the host, waits for other ranks, makes no update or more
+  // than one attempt. An error after `step`: the second recording differs; the next run compares again. Not
+  // noticed: numbers in `step` that change (an optimizer's betas, the norm to clip at), and kernels of other
+  // contexts, which are not recorded.
   void run(const std::vector<Tensor>& inputs, const std::function<void()>& step);
-  bool replays() const { return runs_ == 3; }  // the next run
-  struct Place {                               // what a buffer was part of when the call was made
-    int64_t allocation = 0;                    // its number; 0: no block of the device's
+  bool replays() const { return runs_ == 3; }  // true: the next run is a replay
+  struct Place {                               // the block that held a buffer at the time of the call
+    int64_t allocation = 0;                    // the block's number; 0: in no block of the device
     const char* begin = nullptr;               // the block's bytes
     const char* end = nullptr;
-    bool temporary = false;  // the step allocates it and gives it back
+    bool temporary = false;  // the step allocates and frees it
   };
   struct Recorded {
     std::shared_ptr<const KernelCall> call;
-    std::string range;          // what the program was in
+    std::string range;          // the open ranges
     std::vector<Place> places;  // of the call's inputs, outputs and scratch
   };
   const std::vector<Recorded>& calls() const { return calls_; }
   const Context& context() const { return context_; }
-  // From now on replays make these calls, which must change the same; `memory`: what they use beside the
-  // step's. An Error before the step replays.
+  // From now on replays make these calls, which must have the same effect; `memory` is memory that they use
+  // in addition to the step's. An Error before the step replays.
   void replace_calls(std::vector<Recorded> calls, const Tensor& memory);
 
-  // For code that a step runs: replays need x where it is, or write to it; and the host counts in them, too.
+  // For code that runs inside a step: replays access x at its address; they write to `storage`; they call
+  // `count` on the host.
   void reads_or_writes(const Tensor& x);
   void writes(const std::shared_ptr<Storage>& storage) { written_.insert_or_assign(storage.get(), storage); }
   void host_counts(std::function<void()> count) { counts_.push_back(std::move(count)); }
@@ -80,13 +83,13 @@ class CapturedStep : private KernelObserver {
     DType dtype;
     bool operator==(const Input&) const = default;
   };
-  struct Settings {  // what else decides about the calls and their arguments
+  struct Settings {  // settings that determine the calls and their arguments
     uint64_t seed;
     int64_t first_sample, freezes;
     bool evaluates, checks_finite, scales_loss;
     bool operator==(const Settings&) const = default;
   };
-  struct External {  // what was there before the step
+  struct External {  // a block from before the step
     int64_t number;  // Block::number
     std::string name;
   };
@@ -105,9 +108,9 @@ class CapturedStep : private KernelObserver {
   Settings settings_{};
   std::vector<Recorded> calls_;
   Tensor chains_memory_;
-  std::unique_ptr<DeviceGraph> graph_;  // of the calls, on a GPU from the first replay on
-  const Backend* graph_of_ = nullptr;   // whose kernels it calls
-  int64_t allocations_ = 0;             // when the step began
+  std::unique_ptr<DeviceGraph> graph_;  // the calls; on a GPU, from the first replay on
+  const Backend* graph_of_ = nullptr;   // the table whose kernels it calls
+  int64_t allocations_ = 0;             // of the allocator, when the step began
   std::map<const Block*, External> external_;
   std::map<const Storage*, std::weak_ptr<Storage>> written_;
   std::vector<std::function<void()>> counts_;

@@ -7,9 +7,9 @@
 
 namespace gradus {
 
-static std::vector<Context*> contexts;  // that are alive, the current one last
+static std::vector<Context*> contexts;  // the live contexts, the current one last
 
-// x becomes the last of the list.
+// Moves x to the end of the list.
 template <class T>
 static void move_to_end(std::vector<T*>& list, T* x) {
   std::erase(list, x);

@@ -8,7 +8,7 @@ namespace gradus {
 
 namespace {
 
-// How an argument is kept: by value, and of lists the items.
+// How an argument is stored: by value; for a list, its items.
 template <class A>
 struct Kept {
   using Type = std::decay_t<A>;
@@ -34,12 +34,12 @@ struct Kept<BufList> {
   };
 };
 
-// Notes each argument of a call. StepScalars and UpdateScalars, which `ctx` points to, are not among the
+// Collects the arguments of a call. StepScalars and UpdateScalars, to which `ctx` points, are not among the
 // buffers.
 struct Describe {
   CallArguments& to;
   void operator()(const Ctx& ctx) const { to.ctx = ctx; }
-  void operator()(int64_t n) const {  // the first one is the size
+  void operator()(int64_t n) const {  // the first integer is the size
     if (to.rows == RowShape{1, 0}) to.rows = {1, n};
   }
   void operator()(const RowShape& rows) const { to.rows = rows; }
@@ -64,11 +64,11 @@ struct Describe {
     for (void* const p : chain.p) to.outputs.push_back({p, DType::U8, Write::Add});
   }
   template <class Other>
-  void operator()(const Other&) const {}  // options that name no memory
+  void operator()(const Other&) const {}  // options without memory
 };
 
-// A call of an entry of the table (a pointer to a member that is a function pointer), and what stands in that
-// entry's place: it hands the call to the observer.
+// A call of one entry of the table (kEntry: a pointer to a member that is a function pointer). The static
+// call() takes the place of that entry in an observed table: it passes the call to the observer.
 template <const char* kName, auto kEntry>
 struct CallOf;
 template <const char* kName, class... A, void (*Backend::*kEntry)(A...)>
@@ -118,7 +118,7 @@ std::unique_ptr<KernelCall> chain_call(const Ctx& ctx, RowShape rows, const Kern
 KernelObserver::~KernelObserver() { stop(); }
 
 void KernelObserver::observe(Context& context) {
-  check(!context_, "kernels: this observes them already");
+  check(!context_, "kernel observer: it observes a context already");
   context_ = &context;
   earlier_ = std::exchange(context.kernel_observer, this);
   kernels_ = &context.device.backend();
@@ -141,7 +141,7 @@ void KernelObserver::stop() noexcept {
 }
 
 void KernelObserver::make(const KernelCall& call) const {
-  struct Turn {  // of the one before, who is called if `kernels_` is that one's table
+  struct Turn {  // the earlier observer is called if `kernels_` is its table
     KernelObserver*& of;
     KernelObserver* const before;
     ~Turn() { of = before; }

@@ -1,4 +1,4 @@
-// Kernel calls as objects: who observes a context's kernels gets each call, with its arguments, and makes it.
+// Kernel calls as objects: an observer of a context's kernels gets each call with its arguments and makes it.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,23 +9,23 @@ namespace gradus {
 
 struct Context;
 
-// What a call's arguments are, whatever its entry.
+// The arguments of a call, in the same form for all entries.
 struct CallArguments {
   Ctx ctx;
-  RowShape rows{1, 0};       // {1, n} of n elements
-  std::vector<CBuf> inputs;  // in the order of the entry's arguments; of lists all items
+  RowShape rows{1, 0};       // {1, n} for n elements
+  std::vector<CBuf> inputs;  // in the order of the entry's arguments, with all items of lists
   std::vector<Out> outputs;
   std::vector<double> numbers;  // such as alpha and eps
   RandomKey key;                // its step is an input, too
 };
 
 struct KernelCall {
-  const char* entry;  // of the table
+  const char* entry;  // name of the table entry
   Cost cost;
   KernelCall(const char* entry, const Ctx& ctx) : entry(entry), cost(ctx.cost ? *ctx.cost : Cost{}) {}
   virtual ~KernelCall() = default;
   virtual void make(const Backend& kernels) const = 0;
-  virtual bool equals(const KernelCall& other) const = 0;  // all arguments, to the pointer
+  virtual bool equals(const KernelCall& other) const = 0;  // all arguments, also pointers
   virtual CallArguments described() const = 0;
 };
 
@@ -39,11 +39,11 @@ class KernelObserver {
   virtual void call(std::unique_ptr<KernelCall> call) = 0;
 
  protected:
-  // From now on the kernels of the context's device are called through this, until stop(), or the context's
-  // end. Of several observers each is handed the calls that those which began later make.
+  // From now on the kernels of the context's device are called through this observer, until stop() or the end
+  // of the context. If there are several, each gets the calls that the observers that began later make.
   void observe(Context& context);
   void stop() noexcept;
-  void make(const KernelCall& call) const;  // as it would be made without this observer
+  void make(const KernelCall& call) const;  // as if this observer did not exist
 
  private:
   friend struct Context;

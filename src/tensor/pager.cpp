@@ -17,7 +17,7 @@ Pager::~Pager() {
 
 void Pager::add(const Tensor& t, size_t group) {
   check(group <= groups_.size(), "pager: group ", group, " of ", groups_.size(),
-        "; they are added one by one");
+        "; groups are added one by one");
   check(!t.storage().on_read, "pager: '", t.storage().name(), "' is in a group already");
   if (group == groups_.size()) groups_.emplace_back();
   use(group);
@@ -34,13 +34,13 @@ void Pager::use(size_t group) {
   if (group >= groups_.size()) return;
   try {
     bring(groups_[group]);
-  } catch (...) {  // no memory: what did come may go again
+  } catch (...) {  // no memory: tensors that did come back may leave again
     done();
     throw;
   }
 }
 
-// Groups are used in their order, again and again: the one before the present one is needed last.
+// Groups are used in order, round after round, so the group before the current one is needed last.
 bool Pager::make_room() {
   const size_t count = groups_.size(), present = in_use_ == kNone ? 0 : in_use_;
   for (size_t back = 1; back <= count; ++back) {
@@ -59,7 +59,7 @@ bool Pager::send(Group& group) {
     Tensor copy(host_, t.shape(), t.dtype(), t.storage().kind(), t.storage().name());
     if (host_.has_data()) device_.copy_out(copy.set().p, t.in().p, t.bytes());
     page.copy = copy;
-    t.storage().drop("it is on the host, and nobody is there to bring it back");
+    t.storage().drop("it is on the host, and its pager has ended");
     moved_.bytes_out += t.bytes();
   }
   moved_.seconds += seconds_now() - start;
@@ -71,7 +71,7 @@ void Pager::bring(Group& group) {
     if (!page.copy.defined()) continue;
     const Tensor& t = page.tensor;
     Tensor back(device_, t.shape(), t.dtype(), page.copy.storage().kind(), page.copy.storage().name());
-    const double start = seconds_now();  // sending others away to make room for it counts there
+    const double start = seconds_now();  // without the time to make room, which send() counts
     if (host_.has_data()) device_.copy_in(back.set().p, page.copy.in().p, t.bytes());
     moved_.seconds += seconds_now() - start;
     page.copy = {};

@@ -1,6 +1,6 @@
-// Tensors that go to the host's memory when the device has no room, and come back when they are used: paged
-// states (Dettmers et al. 2023, "QLoRA", sec. 3). There a GPU's driver moves single pages; here they move in
-// groups that are used together, and every byte is counted.
+// Moves tensors to the host's memory when the device has no room, and back when they are used: paged
+// optimizer states (Dettmers et al. 2023, "QLoRA", sec. 3). There the GPU driver moves single pages; here
+// tensors move in groups that are used together, and every byte is counted.
 #pragma once
 #include "src/tensor/tensor.h"
 
@@ -8,23 +8,24 @@ namespace gradus {
 
 class Pager {
  public:
-  // The device's allocator asks its pagers for room before it says that there is none.
+  // The device's allocator asks its pagers for room before a request fails.
   Pager(Device& device, Device& host);
-  ~Pager();  // what is on the host then is lost
+  ~Pager();  // tensors that are then on the host are lost
   Pager(const Pager&) = delete;
 
-  // t, on the device, joins the group of this index; their number begins a new one. A group stays on the
-  // device while it grows.
+  // Adds t, which is on the device, to the group of this index; index groups() begins a new group. A group
+  // stays on the device while it grows.
   void add(const Tensor& t, size_t group);
-  // Brings the group back, if it has tensors. It stays until another is used, or done(). Reading a tensor
-  // that is on the host does the same; if no group was in use, none is afterwards.
+  // Brings the group back, if it has tensors. It stays until a different group is used, or until done().
+  // Reading a tensor that is on the host also brings its group back; if no group was in use, none is in use
+  // afterwards.
   void use(size_t group);
-  // Ends a round: the next one begins with group 0, so the last is needed last.
+  // Ends a round: the next one begins with group 0, so the last group is needed last.
   void done() { in_use_ = kNone; }
 
   struct Moved {
     int64_t bytes_out = 0, bytes_in = 0;  // to the host, and back
-    double seconds = 0;  // of both; with the time to get memory on the host, not on the device
+    double seconds = 0;                   // of both; with allocation on the host, not on the device
   };
   const Moved& moved() const { return moved_; }
   size_t groups() const { return groups_.size(); }
@@ -40,7 +41,7 @@ class Pager {
   void bring(Group&);
 
   Device &device_, &host_;
-  std::list<std::function<bool()>>::iterator asked_;  // by the allocator
+  std::list<std::function<bool()>>::iterator asked_;  // its function in make_room
   std::vector<Group> groups_;
   size_t in_use_ = kNone;
   Moved moved_;

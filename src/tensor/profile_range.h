@@ -1,4 +1,4 @@
-// A stretch of the program with a name, in the ranges of the context that is current when it begins.
+// A named range, in the Ranges of the context that is current when it begins.
 #pragma once
 #include "src/tensor/context.h"
 

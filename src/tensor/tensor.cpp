@@ -12,7 +12,7 @@ Storage::Storage(Device& device, int64_t bytes, Kind kind, std::string_view name
 
 Block& Storage::block() const {
   if (!block_ && on_read) on_read();
-  check(block_ != nullptr, "tensor '", dropped_name_, "' is not there: ", where_);
+  check(block_ != nullptr, "tensor '", dropped_name_, "' has no memory: ", where_);
   return *block_;
 }
 
@@ -25,7 +25,7 @@ void Storage::drop(std::string_view where) {
 
 void Storage::refill(const Storage& remade) {
   check(remade.bytes() == dropped_bytes_, "'", dropped_name_, "' had ", dropped_bytes_,
-        " bytes, made again it has ", remade.bytes(), "; does the function depend on what has changed?");
+        " bytes, recomputed it has ", remade.bytes(), "; does the function depend on values that changed?");
   block_ = remade.block_;
 }
 
@@ -41,8 +41,8 @@ Storage& Tensor::storage() const {
 
 void* Tensor::here() const {
   check(!of_another_context(device()), "tensor '", storage().name(),
-        "' is of another context than the current ",
-        "one; make its context current, or copy it over by to_host() and from_host()");
+        "' is of another context than the current one; make its context current, or copy the tensor with ",
+        "to_host() and from_host()");
   if (device().records) current().captured_step->reads_or_writes(*this);
   return data();
 }
@@ -63,10 +63,10 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::narrow(int64_t begin, int64_t count) const {
   check(shape_.rank() > 0 && begin >= 0 && count >= 0 && begin <= shape_[0] - count, "narrow: ", count,
-        " rows from row ", begin, " on of ", shape_, " do not exist");
+        " rows from row ", begin, " do not exist in ", shape_);
   check(!slot.wanted() || !current().tape(), "narrow: rows [", begin, ", ", begin + count, ") of ", shape_,
-        " would get no gradient, but a tape records and this tensor wants one; if none is to come back, ",
-        "narrow detach() of it");
+        " would get no gradient, but a tape records and this tensor wants one; if you need none, use ",
+        "detach().narrow()");
   Tensor t = detach();
   t.offset_ += shape_[0] == 0 ? 0 : begin * (numel() / shape_[0]);
   t.shape_ = Shape();
@@ -88,7 +88,7 @@ Tensor empty(const Tensor& like, const Shape& shape, std::string_view name) {
 }
 Tensor empty_like(const Tensor& like, std::string_view name) { return empty(like, like.shape(), name); }
 
-// Calls f.operator()<T>() for every dtype a tensor may hold, floating or integer.
+// Calls f.operator()<T>() with the C++ type T of any dtype, floating or integer.
 template <class F>
 static void visit_any(DType t, F&& f) {
   switch (t) {
@@ -103,7 +103,7 @@ static void visit_any(DType t, F&& f) {
 template <class To, class From>
 static To convert(From x) {
   if constexpr (sizeof(To) == 2)
-    return To(float(x));  // bf16 and fp16 are made from fp32
+    return To(float(x));  // bf16 and fp16 are converted from fp32
   else
     return To(x);
 }

@@ -14,17 +14,17 @@ namespace gradus {
 
 struct Leaf;  // where a parameter's gradient accumulates (autograd/tape.h)
 
-// A tensor's place in the backward pass. id 0: no gradient is wanted. Reshaped views share their origin's
-// slot: their gradients have as many elements, and arrive there in the origin's shape.
+// Identifies a tensor in the backward pass. id 0: no gradient is wanted. A reshaped view shares the slot of
+// its origin, because its gradient has as many elements; the gradient arrives in the origin's shape.
 struct Slot {
   int64_t id = 0;
-  std::shared_ptr<Leaf*> leaf = {};  // set for parameters; holds nullptr once the parameter has ended
+  std::shared_ptr<Leaf*> leaf = {};  // set for parameters; holds nullptr after the parameter ends
   bool wanted() const { return id != 0; }
 };
 
-// One allocation. Tensors share it; when the last one goes, the block returns to the allocator. It may be
-// emptied and filled again while tensors refer to it; what is read in between is an error that names it,
-// unless somebody is there to fill it. Neither is a write to it.
+// One allocation, shared by tensors; when the last of them ends, the block returns to the allocator. A
+// storage may be dropped and refilled while tensors refer to it. Reading a dropped storage is an error that
+// names it, unless `on_read` is set. Dropping and refilling do not count as writes.
 class Storage {
  public:
   Storage(Device& device, int64_t bytes, Kind kind, std::string_view name, const Shape& shape);
@@ -37,10 +37,10 @@ class Storage {
   const std::string& name() const { return dropped() ? dropped_name_ : block_->name; }
   void set_kind(Kind kind) { device_->allocator().change_kind(&block(), kind); }
 
-  bool dropped() const { return block_ == nullptr; }  // its name and its bytes are known all the same
-  void drop(std::string_view where);   // gives the memory back; `where` the numbers are then, for the error
-  void refill(const Storage& remade);  // shares the memory of one that was made as this one was
-  std::function<void()> on_read;       // called when it is read while it is dropped: to refill it
+  bool dropped() const { return block_ == nullptr; }  // name() and bytes() still work
+  void drop(std::string_view where);   // frees the memory; the error says `where` the values are
+  void refill(const Storage& remade);  // shares the memory of one with the same contents
+  std::function<void()> on_read;       // called when a dropped storage is read; refills it
 
   Block& block() const;
   uint32_t version = 0;  // counts writes; a tape compares it to detect that a saved tensor was changed
@@ -48,7 +48,7 @@ class Storage {
  private:
   Device* device_;
   std::shared_ptr<Block> block_;
-  std::string dropped_name_, where_;  // and bytes, while it is dropped
+  std::string dropped_name_, where_;  // while it is dropped
   int64_t dropped_bytes_ = 0;
 };
 
@@ -62,27 +62,26 @@ class Tensor {
   DType dtype() const { return dtype_; }
   int64_t numel() const { return shape_.numel(); }
   int64_t bytes() const { return numel() * size_of(dtype_); }
-  // All dimensions but the last as one: the number of rows of length shape()[-1].
+  // Rows of length shape()[-1]: all dimensions except the last become one.
   RowShape rows() const { return {shape_.rank() ? numel() / std::max<int64_t>(shape_[-1], 1) : 1, last()}; }
   int64_t last() const { return shape_.rank() ? shape_[-1] : 1; }
   Device& device() const { return storage().device(); }
   Storage& storage() const;
   bool shares_storage() const { return storage_.use_count() > 1; }
 
-  // For kernels, of the current context: those of another would compute on a device that this is not on.
-  // Errors, which ops let through: undefined, of another context, dropped with nobody to refill it, and those
-  // of who does: no memory (out_of_memory.cpp makes the sentence), ranks that disagree or have failed
-  // (parallel/comm).
+  // For kernels of the current context; kernels of a different context would compute on a different device.
+  // Errors, which ops let through: undefined; of a different context; dropped without on_read; and the errors
+  // of on_read: no memory (message: out_of_memory.cpp), ranks that disagree or have failed (parallel/comm).
   CBuf in() const { return {here(), dtype_}; }
   Out set() { return out(Write::Set); }  // to be overwritten
   Out add() { return out(Write::Add); }  // to be added to
   Out out(Write w);
 
   Tensor reshape(const Shape& shape) const;  // the same elements in another shape
-  // Rows [begin, begin+count) of the first dimension. A part has no gradient of its own, so where a tape
-  // records and this tensor wants one, that is an error: take the part of detach().
+  // Rows [begin, begin+count) of the first dimension. A part has no gradient of its own, so it is an error if
+  // a tape records and this tensor wants a gradient; use detach().narrow() then.
   Tensor narrow(int64_t begin, int64_t count) const;
-  Tensor detach() const;  // the same elements; no gradient comes back from what is made of it
+  Tensor detach() const;  // the same elements, through which no gradient flows
 
   Slot slot;
 
@@ -102,7 +101,7 @@ class Tensor {
 
 inline CBuf in_or_none(const Tensor& x) { return x.defined() ? x.in() : CBuf{}; }
 
-// Losses and statistics are kept in this type when activations are of type t.
+// The dtype of losses and statistics when activations have dtype t.
 constexpr DType statistics_dtype(DType t) { return t == DType::F64 ? DType::F64 : DType::F32; }
 
 // New tensors of kind Temporary on the device of `like`.
@@ -110,14 +109,14 @@ Tensor empty_like(const Tensor& like, std::string_view name);
 Tensor empty(const Tensor& like, const Shape& shape, std::string_view name);
 Tensor empty(const Tensor& like, const Shape& shape, DType dtype, std::string_view name);
 
-// Between host and device. Values are converted: T is double, float or int32_t, the tensor any dtype of that
-// family.
+// Copies between host and device. Values are converted: T is double, float or int32_t, the tensor has any
+// dtype of that family.
 template <class T>
 Tensor from_host(Device& device, const std::vector<T>& values, const Shape& shape, DType dtype, Kind kind,
                  std::string_view name);
 template <class T>
 std::vector<T> to_host(const Tensor& x);
 void copy_from_host(Tensor& to, const std::vector<double>& values);
-double item(const Tensor& x);  // the value of a one-element tensor: the one read-back from the device
+double item(const Tensor& x);  // reads the value of a one-element tensor back from the device
 
 }  // namespace gradus

@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-// On a GPU, a product that is followed by a sum would be contracted to an fma, without __fmul_rn.
+// Without __fmul_rn a GPU's compiler would contract a product that is followed by a sum to an fma.
 static constexpr ChainRule kRules[] = {
     {"add", "nn", "n", "x0 + x1", "__fadd_rn(x0, x1)"},
     {"multiply", "nn", "n", "x0 * x1", "__fmul_rn(x0, x1)"},
@@ -54,13 +54,13 @@ std::string text(const Parts&... parts) {
   return all.str();
 }
 
-// Writes a chain as parts, each a function of a row: a loop over its elements with as many calls as follow
-// each other, or a call over whole rows. A number that a call of the same loop has made is not loaded.
+// Writes a chain as parts, each a function of a row: either a loop over its elements with all calls up to the
+// next call over whole rows, or such a call. A value that a call of the same loop has computed is not loaded.
 class Writer {
  public:
   Writer(DType T, ChainTarget target) : rounds_(size_of(T) == 2), gpu_(target == ChainTarget::Gpu) {}
   std::string parts;
-  std::string row_calls;  // of the parts, in turn
+  std::string row_calls;  // calls of the parts, in order
 
   void element_call(int i, const ChainCall& call) {
     std::string parameters, values;
@@ -144,10 +144,10 @@ class Writer {
     row_calls += text("    ", name, "_part", parts_, "(row);\n");
   }
 
-  const bool rounds_, gpu_;  // rounds_: what is stored
+  const bool rounds_, gpu_;  // rounds_: storing a value rounds it
   int parts_ = 0;
   std::string pointers_, functions_, words_, loop_;  // of the open loop
-  std::map<int, std::string> values_;                // the number of a buffer's element, if it is in hand
+  std::map<int, std::string> values_;                // by buffer: the variable with its element
   std::set<int> loaded_;
 };
 
@@ -163,7 +163,7 @@ std::string chain_code(const std::vector<ChainCall>& calls, DType T, ChainTarget
     const ChainCall& call = calls[i];
     const std::string entry = call.rule->entry, roles = std::string(call.rule->inputs) + call.rule->outputs;
     names += (i ? " + " : "") + entry;
-    // The CPU draws dropout's words of a sample together; a GPU, an element at a time.
+    // The CPU draws all of dropout's random bits for a sample at once; a GPU draws them per element.
     rows = rows || roles.find_first_not_of('n') != roles.npos || (entry == "dropout" && !gpu);
     call.rule->whole_rows() ? writer.whole_rows_call(int(i), call) : writer.element_call(int(i), call);
     for (size_t k = 0; k < call.outputs.size(); ++k) {

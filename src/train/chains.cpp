@@ -18,10 +18,10 @@ struct Buffer {  // of a call that a rule describes
   DType t;
   Place place;
   char role;
-  int64_t width;  // of its elements, if it has one for each element or column
+  int64_t width;  // number of elements (role n) or columns
   bool written;
   bool element() const { return role == 'n'; }
-  // The same tensor, not only the same memory, and in the same shape.
+  // Equal for the same tensor in the same shape; the same memory alone is not enough.
   using Identity = std::tuple<int64_t, void*, char, int64_t>;
   Identity identity() const { return {place.allocation, p, role, width}; }
 };
@@ -36,7 +36,7 @@ using Members = std::vector<Member>;
 
 bool overlap(const Place& a, const Place& b) { return a.begin < b.end && b.begin < a.end; }
 
-// The call as a chain may have it: with all its elements, of one type, in memory that is known.
+// The call as a member of a chain; none unless its elements are all there, of one type, in known memory.
 std::optional<Member> member(const Recorded& recorded, ChainTarget target) {
   Member m{{chain_rule(recorded.call->entry, target), recorded.call->described(), {}, {}, 0, true},
            recorded.call->cost,
@@ -62,8 +62,8 @@ std::optional<Member> member(const Recorded& recorded, ChainTarget target) {
   return a.rows.rows * a.rows.cols > 0 ? std::optional(m) : std::nullopt;
 }
 
-// The rows that all calls can take: those of norms and of sums over rows, which a bias, dropout and what
-// works on elements can be cut into.
+// The shape of rows that all calls can use: that of norms and sums over rows; the elements of a bias, dropout
+// or elementwise call can be cut into such rows.
 std::optional<RowShape> common_rows(const Members& chain) {
   const auto numel = [](const Member& m) { return m.code.arguments.rows.rows * m.code.arguments.rows.cols; };
   int64_t cols = numel(chain[0]);
@@ -82,8 +82,8 @@ bool writes_any(const Member& m, const std::vector<Place>& places) {
       if (b.written && overlap(b.place, place)) return true;
   return false;
 }
-// Whether a row of one call may follow the same row of the other, before the rest of the other is done: what
-// one writes, the other has at the same place or not at all.
+// Whether one call may compute a row right after the same row of the other, before the other's next rows: a
+// tensor that one writes must be at the same place in the other, or not in the other at all.
 bool may_share_rows(const Member& a, const Member& b) {
   if (writes_any(a, b.also_read) || writes_any(b, a.also_read)) return false;
   for (const Buffer& x : a.buffers)
@@ -99,7 +99,8 @@ bool have_a_tensor_in_common(const Member& a, const Member& b) {
       if (x.element() && y.element() && x.identity() == y.identity()) return true;
   return false;
 }
-// Whether a call may be made before another, which was made before it. Its scratch is the chain's.
+// Whether `call`, which comes after `other` in the step, may be made before it. Its scratch memory does not
+// count: it is the chain's.
 bool may_pass(const Recorded& call, const Recorded& other) {
   const size_t inputs = call.call->described().inputs.size(),
                inputs_of_other = other.call->described().inputs.size();
@@ -125,8 +126,8 @@ bool can_join(const Members& chain, const Member& next) {
          common_rows(longer);
 }
 
-// The chain that begins with call `first`, and which calls it is: of those that follow soon, what may be made
-// earlier than all between.
+// The chain that begins with call `first`, and the numbers of its calls: of the calls that follow soon, those
+// that may be made before all calls between.
 std::pair<Members, std::vector<size_t>> chain_from(size_t first, const std::vector<Recorded>& calls,
                                                    const std::vector<bool>& taken, ChainTarget target) {
   constexpr size_t kBetween = 4;
@@ -146,10 +147,11 @@ std::pair<Members, std::vector<size_t>> chain_from(size_t first, const std::vect
   return {chain, numbers};
 }
 
-// Whether the element that call i of the chain writes must be stored. It need not be if the step gives the
-// tensor back, only calls of the chain use it (`numbers`, of all its `users` in the step), and these read it
-// in the loop that makes it: before the next call over whole rows. Write::Add adds to what memory holds, so
-// then it must be there, whichever call of the chain adds.
+// Whether the element that call i of the chain writes must be stored in memory. It need not be if the step
+// frees the tensor, only calls of the chain use it (users: by allocation, the numbers of the step's calls
+// that use it; numbers: those of the chain's calls), and these read it in the loop that computes it, before
+// the next call over whole rows. Write::Add reads memory, so an element to which any call adds must be
+// stored.
 bool must_be_stored(const Members& chain, size_t i, const std::map<int64_t, std::set<size_t>>& users,
                     const std::vector<size_t>& numbers) {
   const Buffer& y = chain[i].buffers.back();
@@ -169,13 +171,13 @@ bool must_be_stored(const Members& chain, size_t i, const std::map<int64_t, std:
   // END SOLUTION 16.4
 }
 
-struct ChainMade {  // but for its scratch
+struct ChainMade {  // without its scratch memory
   std::string name;
   RowShape rows;
   KernelChain chain;
   Cost cost;
 };
-// Numbers the chain's buffers and sums, and adds up what it costs: what is read or written once.
+// Numbers the chain's buffers and sums, and computes its cost: each element is read or written once.
 ChainMade make_chain(Members& members) {
   ChainMade made{"", *common_rows(members), {}, {}};
   std::map<Buffer::Identity, int> number;
@@ -209,7 +211,7 @@ ChainMade make_chain(Members& members) {
 }  // namespace
 
 FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
-  check(step.replays(), "chains: they are found in a step that replays; take three steps first");
+  check(step.replays(), "chains: they are found in a step that replays; run three steps first");
   check(&current() == &step.context(), "chains: the step belongs to another context; make it current");
   for (const Recorded& recorded : step.calls())
     check(std::string(recorded.call->entry) != "chain", "chains: the step's calls have been fused before");
@@ -223,7 +225,7 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
   FusedChains found;
   std::vector<bool> taken(calls.size());
   std::vector<Recorded> now;
-  std::vector<std::pair<size_t, ChainMade>> chains;  // and where they stand in `now`
+  std::vector<std::pair<size_t, ChainMade>> chains;  // and their positions in `now`
   int64_t scratch = 0;
   for (size_t i = 0; i < calls.size(); ++i) {
     found.bytes_before += calls[i].call->cost.bytes;
@@ -232,7 +234,7 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
     now.push_back(calls[i]);
     if (members.size() < 2) continue;
     for (const size_t j : numbers) taken[j] = true;
-    now.back().places.clear();  // those of its first call alone; nothing is fused again
+    now.back().places.clear();  // they were its first call's; chains are not fused
     for (size_t k = 0; k < members.size(); ++k)
       if (!members[k].code.rule->whole_rows() && members[k].buffers.back().element())
         members[k].code.stored = must_be_stored(members, k, users, numbers);

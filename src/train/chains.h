@@ -15,15 +15,15 @@ namespace gradus {
 
 struct FusedChains {
   std::map<std::string, int64_t> chains;      // "add + layernorm_fwd": how many
-  std::map<std::string, std::string> code;    // of each kind
+  std::map<std::string, std::string> code;    // by kind
   int64_t calls_before = 0, calls_after = 0;  // of the step
-  int64_t bytes_before = 0, bytes_after = 0;  // that its kernels move (Cost)
+  int64_t bytes_before = 0, bytes_after = 0;  // that the step's kernels move (Cost)
 };
 
-// For a step that replays; on meta, where nothing is compiled, those of cpu. From now on the replays make the
-// chains' calls. The memory is the step's and one scratch buffer; the tensors between the calls of a chain
-// keep their memory, though nothing may be written there. Errors: the compiler's (it must be one for the
-// step's device), or the step does not replay; then it goes on as before.
+// Fuses calls of a step that replays: from now on its replays call the chains. On meta, where nothing is
+// compiled, it finds the chains of cpu. The memory is the step's and one scratch buffer; the tensors between
+// the calls of a chain keep their memory, even if nothing is written to it. Errors: those of the compiler
+// (which must be for the step's device), or a step that does not replay; then the step is unchanged.
 FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler);
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// Batches of tokens that mean nothing, for runs in which only memory and time matter.
+// Batches of random tokens, for runs in which only memory and time matter.
 #pragma once
 #include "src/core/rng.h"
 #include "src/nn/transformer.h"

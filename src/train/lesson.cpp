@@ -17,10 +17,10 @@ Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std:
   memory = args.bytes("memory", 0, "budget of device memory, for example 64MiB (0: none)");
   json = args.text("json", "", "also write the report to this file");
   print = args.choice("print", "none",
-                      "tape: show the tape of the first step; example: only the page's small one",
+                      "tape: the tape of the first step; example: only the example by hand of the page",
                       {"none", "tape", "example"});
   if (const std::string file =
-          args.text("trace", "", "also write what ran when, for ui.perfetto.dev (slower)");
+          args.text("trace", "", "also write a trace of all operations, for ui.perfetto.dev (slower)");
       !file.empty())
     trace = std::make_unique<RunTrace>(file);
   check = args.choice("check", "none", "nan: stop at the first op whose output is not finite (slow)",
@@ -45,7 +45,7 @@ int Lesson::finish(Report& report) const {
   int failed = 0;
   try {
     if (trace) trace->write();
-  } catch (const Error& e) {  // the report is not lost with it
+  } catch (const Error& e) {  // the report must not be lost with it
     std::cerr << e.what() << std::endl;
     failed = 1;
   }

@@ -1,4 +1,4 @@
-// What every lesson's main shares: the common flags, the context made from them, the report.
+// Common to the main function of every lesson: the flags, the context made from them, the report.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,28 +21,28 @@ struct Lesson {
   std::string name, device, json, print, check;
   int64_t steps, memory;
   uint64_t seed;
-  std::unique_ptr<RunTrace> trace;  // nullptr: none is asked for
+  std::unique_ptr<RunTrace> trace;  // nullptr: --trace is not given
 
-  // No more flags. Tries every file that the run is to write, so that what cannot be written is refused now
-  // and not after the work: --json's, `files`, whose folder must exist, and `made`, whose folder is made if
-  // missing. Empty names stand for what is not written.
+  // Call this after the last flag. Tries to open every file that the run will write, so that an error comes
+  // now and not after the work: that of --json, `files`, whose folders must exist, and `made`, whose folders
+  // are created if missing. Empty names stand for files that are not written.
   void done(const std::vector<std::string>& files = {}, const std::vector<std::string>& made = {});
   Report report() const { return Report(name, current().device); }
-  int finish(Report& report) const;  // writes --trace's file, and what Report::finish does
+  int finish(Report& report) const;  // writes the file of --trace, then calls Report::finish
   // For simulated ranks, as ClusterArgs::made.
   std::function<void(int64_t, Context&)> traced_ranks() const;
-  // For processes that work beside the one that reports: no file is written.
+  // For all processes except the one that reports: no file is written.
   void write_nothing() { json.clear(), trace = nullptr; }
   std::string plot(const std::string& file) const { return "build/plots/" + file; }
 };
 
-// A context with the lesson's flags: its device, seed and budget, or others, --check and --trace.
+// A context with the lesson's flags: seed, --check, --trace, and device and budget unless others are given.
 struct LessonContext : Context {
   explicit LessonContext(const Lesson& lesson) : LessonContext(lesson, lesson.device, lesson.memory) {}
   LessonContext(const Lesson&, const std::string& device, int64_t memory_budget);
 };
 
-// Runs a lesson's body and turns what it throws into one sentence on stderr and an exit code: 2 for bad
+// Runs a lesson's body and turns its exception into one sentence on stderr and an exit code: 2 for bad
 // arguments, 1 for any other error.
 int run_lesson(const std::function<int()>& body);
 

@@ -31,7 +31,7 @@ const Machine& machine_called(std::string_view name) { return named(name, publis
 
 static double measure_copy_bandwidth(const Device& like) {
   Device device(like.name());
-  // Past any cache's share of one process.
+  // Larger than the share of any cache that one process gets.
   const int64_t n = (device.allocator().source().on_host() ? int64_t(64) << 20 : int64_t(256) << 20) / 4;
   Tensor from(device, {n}, DType::F32, Kind::Other, "bandwidth"), to = empty_like(from, "bandwidth");
   be(from).fill(ctx(from, cost::fill(n, DType::F32)), n, from.set(), 1.0);
@@ -68,7 +68,7 @@ double predicted_seconds(const Meter& meter, const Machine& m) {
 
 double measure_gemm_peak(const Device& like, DType t) {
   if (!like.has_data()) return NAN;
-  Device device(like.name());  // neither the caller's budget nor its meter has to do with this
+  Device device(like.name());  // independent of the caller's budget and meter
   using Sizes = std::array<int64_t, 3>;
   const std::vector<Sizes> sizes =
       device.allocator().source().on_host()

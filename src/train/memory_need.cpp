@@ -5,9 +5,10 @@
 
 namespace gradus {
 
-// The first step makes the gradients, so only the second asks for what all that follow ask for. It still
-// finds segments that were cut for the first, and so the next may take a few more from the device; of 540
-// runs (five models, three recipes, batches and lengths) none took any after the fourth.
+// The first step allocates the gradients, so the second step is the first with the requests of all later
+// ones. It still finds segments that were split for the first step, so the next steps may take a few more
+// from the device; of 540 runs (five models, three recipes, batches and lengths) none took any after the
+// fourth.
 constexpr int kSteps = 4;
 
 static void train(const TrainingRun& run) {

@@ -21,7 +21,7 @@ Profiler::~Profiler() { context_ends(); }
 void Profiler::context_ends() noexcept {
   try {
     if (records()) end();
-  } catch (...) {  // the device has failed; who waits next for a result says so
+  } catch (...) {  // the device has failed; the next wait for a result reports it
   }
   context_ended_ = true;
 }
@@ -38,7 +38,7 @@ void Profiler::begin() {
 
 void Profiler::end() {
   check(records() || step_ > 0, "profiler: it does not record; call begin(), or next_step() for each step");
-  if (!records()) return;  // the schedule has ended it, or it would have begun later
+  if (!records()) return;  // the schedule has ended it, or has not begun it yet
   Context& context = *std::exchange(context_, nullptr);
   context.ranges.remove(*this);
   stop();
@@ -47,7 +47,7 @@ void Profiler::end() {
     forget();  // the loop ended before it warmed up
 }
 
-// With all kernels that it called, and the ranges that are open.
+// Ends the step, its open ranges and its kernels.
 void Profiler::end_step() {
   read_kernel_times();
   ended(0);
@@ -79,7 +79,7 @@ int64_t Profiler::add(const char* name, ProfileTrack track, int64_t parent) {
 
 void Profiler::began(size_t depth, const char* name) {
   check(std::this_thread::get_id() == thread_, "profiler: the range '", name,
-        "' begins on another thread than that of its context, which is the only one that may use it");
+        "' begins on a thread that is not its context's; only that thread may use the context");
   ended(depth);  // if others were left open
   if (full()) return;
   const int64_t in = parent();
@@ -112,7 +112,7 @@ void Profiler::call(std::unique_ptr<KernelCall> call) {
   clock_->note();
   kernels_.push_back(add(call->entry, ProfileTrack::Kernels, parent()));
   events_.back().cost = call->cost;
-  struct End {  // also of one that fails, when the clock may fail with it
+  struct End {  // also of a kernel that fails; then the clock may fail, too
     DeviceClock& clock;
     ~End() {
       try {
@@ -156,7 +156,7 @@ static TraceFile::Values details(const ProfileEvent& e) {
   return {};
 }
 
-// The ranges around it, but for the step: "backward/linear".
+// The ranges around an event, except the step: "backward/linear".
 static std::string path_of(const Profiler& profiler, const ProfileEvent& e) {
   if (e.parent < 0) return "";
   const ProfileEvent& range = profiler.events()[size_t(e.parent)];

@@ -55,7 +55,7 @@ void Report::timing_at_least(const std::string& name, double value, double bound
 
 void Report::predict_time(int64_t steps) {
   if (device_.has_data()) return;
-  for (ReportRow& row : rows_) {  // the time of computing nothing, and what came of it
+  for (ReportRow& row : rows_) {  // these values are of a run that computed nothing
     row.ms_per_step = row.tokens_per_s = row.loss_first = row.loss_last = row.loss_held_out = std::nullopt;
     std::erase_if(row.extra, [](const auto& figure) { return std::isnan(figure.second); });
   }
@@ -66,7 +66,7 @@ void Report::predict_time(int64_t steps) {
 }
 
 static std::string loss_text(double x) { return std::isnan(x) ? "diverged" : number_text(x); }
-// One line a row; a column for each figure that some row has.
+// One line per row; a column for each value that some row has.
 void Report::print_rows() const {
   std::vector<std::string> columns;
   std::vector<std::vector<std::pair<std::string, std::string>>> figures;
@@ -112,7 +112,7 @@ void Report::print_memory() const {
 }
 
 Json Report::to_json() const {
-  // Sets a field to the value, or to null where there is none.
+  // Sets a field to the value, or to null if there is none.
   const auto set = [](Json& to, const char* name, const auto& value) {
     if (value)
       to[name] = *value;

@@ -23,7 +23,7 @@ void RunTrace::write() {
   }
   write_trace(path_, all);
   std::cout << "\ntrace: " << path_ << " (" << count_text(events) << " events"
-            << (*room_ > 0 ? ")" : "; what came later is not in it)") << "\n";
+            << (*room_ > 0 ? ")" : "; later events are not in it)") << "\n";
 }
 
 RunTrace::~RunTrace() {

@@ -1,4 +1,4 @@
-// --trace=FILE: what the contexts of a run did when, in one file for ui.perfetto.dev and chrome://tracing.
+// --trace=FILE: a trace of all contexts of a run, in one file for ui.perfetto.dev and chrome://tracing.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,11 +12,11 @@ namespace gradus {
 class RunTrace {
  public:
   explicit RunTrace(std::string path) : path_(std::move(path)) {}
-  ~RunTrace();  // after an error, too, there is a trace of what was done before it
+  ~RunTrace();  // writes the trace, also after an error
   const std::string& path() const { return path_; }
-  // All that it does from now on, until the run has so many events as viewers can show: 200,000.
+  // Records all that it does from now on, until the run has 200,000 events, as many as viewers can show.
   void add(Context& context, const std::string& name);
-  void write();  // ends all recordings; says on std::cout where it is
+  void write();  // ends all recordings; prints the file's name
 
  private:
   std::string path_;

@@ -15,9 +15,9 @@ namespace gradus {
 class StepRecorder {
  public:
   std::vector<double> seconds, losses;  // of each step
-  std::vector<int64_t> requests;        // to the device for memory, until the end of each step
-  Usage peak;                           // when most was allocated, until the last step's end
-  int64_t reserved = 0;                 // the most
+  std::vector<int64_t> requests;        // device allocations until the end of each step
+  Usage peak;                           // at the peak, until the last step's end
+  int64_t reserved = 0;                 // peak
 
   void begin() { start_ = seconds_now(device_); }
   void end(double loss = NAN) {
@@ -32,14 +32,14 @@ class StepRecorder {
     const auto count = std::min<ptrdiff_t>(ptrdiff_t(losses.size()), 50);
     return std::accumulate(losses.end() - count, losses.end(), 0.0) / double(count);
   }
-  // The median step, of `tokens` tokens, and the bytes.
+  // Fills in the times of the median step, of `tokens` tokens, the bytes and the losses.
   void fill(ReportRow& row, int64_t tokens) const {
     const double median = summarize(seconds).median;
     row.ms_per_step = median * 1e3;
     row.tokens_per_s = double(tokens) / median;
     row.peak = peak;
     row.reserved_bytes = reserved;
-    if (std::isnan(losses.front())) return;  // nobody asked
+    if (std::isnan(losses.front())) return;  // no losses were recorded
     row.loss_first = losses.front();
     row.loss_last = recent_loss();
   }

@@ -1,5 +1,4 @@
-// What students print around an experiment: how full the device is, how long it took, how many samples a
-// second.
+// Lines to print around an experiment: occupied memory, time and samples per second.
 #pragma once
 #include <ostream>
 
@@ -8,8 +7,8 @@
 
 namespace gradus {
 
-// On a GPU what nvidia-smi shows (the context and other programs included), on the CPU the memory of this
-// process; where there is neither, what the allocator holds.
+// Bytes: on a GPU those that nvidia-smi shows (including the context and other programs), on the CPU those of
+// this process; elsewhere those that the allocator holds.
 inline int64_t memory_occupied(Device& device) {
   const int64_t bytes = device.allocator().source().occupied();
   return bytes >= 0 ? bytes : device.meter().reserved();

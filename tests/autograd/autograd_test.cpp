@@ -34,7 +34,8 @@ void expect_gradients(const char* op, const GradcheckFunction& f, const std::vec
   const GradcheckResult right = gradcheck(f, inputs);
   EXPECT_TRUE(right.passed()) << op << ": " << right.where << "; the formula is at the top of src/ops/" << op
                               << ".cpp";
-  ::testing::Test::RecordProperty(std::string(op) + " % of budget used", std::to_string(100 * right.worst));
+  ::testing::Test::RecordProperty(std::string(op) + " error / allowed error, %",
+                                  std::to_string(100 * right.worst));
   for (size_t i = 0; i < inputs.size(); ++i)
     EXPECT_FALSE(gradcheck(f, inputs, 1, 1.01, int(i)).passed())
         << op << ": a 1 % wrong gradient of input " << i << " passed";
@@ -47,7 +48,7 @@ TEST(L02_Gradcheck, AllowsAMillionthOfTheGradientAndOfItsRootMeanSquare) {
   const auto f = [](In x) { return scale(x[0], 3); };
   const auto worst = [&](double mutant) { return gradcheck(f, {{{1}, {0.5}}}, 1, mutant).worst; };
   EXPECT_LT(worst(1), 0.1);
-  EXPECT_NEAR(worst(1 + 1e-6), 0.5, 0.1);  // of one element both are the same
+  EXPECT_NEAR(worst(1 + 1e-6), 0.5, 0.1);  // for one element both are the same
   EXPECT_NEAR(worst(1 - 4e-6), 2, 0.1);
   EXPECT_FALSE(gradcheck(f, {{{2}, {0.5, NAN}}}, 1, NAN).passed());
 }
@@ -99,8 +100,9 @@ TEST_F(L02_Tape, BackwardRunsEachNodeInReverse) {
   RecordProperty("exercise", "02.1");
   Tensor x = trains(tensor({0.5, -1}, {2}));
   Tape tape;
-  tape.backward(scale(scale(x, 3), 5), tensor({1, 2}, {2}));  // of later exercises, none is needed
-  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{15, 30})) << "of 5 (3 x), where dy is {1, 2}";
+  tape.backward(scale(scale(x, 3), 5), tensor({1, 2}, {2}));  // needs no later exercise
+  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{15, 30}))
+      << "the gradient of 5 (3 x) for dy = {1, 2}";
 }
 
 TEST_F(L02_Tape, GradientsAddUpUntilZeroed) {
@@ -114,7 +116,7 @@ TEST_F(L02_Tape, GradientsAddUpUntilZeroed) {
   Tape tape;
   tape.backward(scale(x, 2), tensor({1, 1, 1}, {3}));
   EXPECT_EQ(to_host<double>(leaf.grad), std::vector<double>(3, 2.0))
-      << "the first write after zero must replace";
+      << "after zero() the first gradient must replace the old one";
 }
 
 TEST_F(L02_Tape, SavesOnlyWhatAWantedGradientNeeds) {
@@ -126,7 +128,7 @@ TEST_F(L02_Tape, SavesOnlyWhatAWantedGradientNeeds) {
         linear(scale(x, 2), w);  // w is frozen: its gradient is not wanted, so x need not be saved
     EXPECT_FALSE(tape.nodes()[1].saved[0].tensor.defined());
     EXPECT_TRUE(tape.nodes()[1].saved[1].tensor.defined());
-    EXPECT_EQ(tape.saved_bytes(), 0) << "a weight is saved, but it is no activation";
+    EXPECT_EQ(tape.saved_bytes(), 0) << "a weight is saved, but it is not an activation";
   }
   Leaf leaf_w;
   attach(w, leaf_w, "w");
@@ -145,7 +147,7 @@ TEST_F(L02_Tape, MixingTapesIsAnError) {
   EXPECT_THROW(inner.backward(y), Error);
 }
 
-// What the tape adds up, and what it must not: gradients from several uses, buffers with old numbers in them.
+// The tape must sum the gradients of several uses, but must not add to old values in a buffer.
 using L02_TapeSums = TapeTest;
 TEST_F(L02_TapeSums, AWeightThatIsUsedTwiceGetsBothGradients) {
   RecordProperty("exercise", "02.3");
@@ -176,13 +178,14 @@ TEST_F(L02_TapeSums, ANodeThatNothingDependsOnIsSkipped) {  // as when a value i
   ASSERT_EQ(refused, "") << usual_mistake(
       {{refused.find("undefined") != std::string::npos,
         "a node runs although its output has no gradient: nothing that is asked for depends on it"}});
-  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{3, 6})) << "of 3 x; 7 (3 x) leads to nothing";
+  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{3, 6}))
+      << "the gradient of 3 x; y does not depend on 7 (3 x)";
 }
 
 TEST_F(L02_TapeSums, APassedGradientIsAddedToWhatIsThere) {
   Tensor x = trains(tensor({1}, {1}));
   Tape tape;
-  const Tensor h = scale(x, 1), twice = add(h, h), five = scale(h, 5);  // backward comes to `five` first
+  const Tensor h = scale(x, 1), twice = add(h, h), five = scale(h, 5);  // backward reaches `five` first
   tape.backward(add(twice, five));
   EXPECT_EQ(item(leaf.grad), 7);
 }
@@ -191,7 +194,7 @@ TEST_F(L02_TapeSums, TheFirstContributionReplacesWhatLiesInTheBuffer) {
   Tensor x = trains(tensor(std::vector<double>(1000, 1), {1000}));
   Tape tape;
   const Tensor y = scale(scale(x, 2), 3), dy = tensor(std::vector<double>(1000, 1), {1000});
-  {  // memory that the backward pass will be given
+  {  // memory that the backward pass will reuse
     const std::vector<double> old(1000, NAN);
     const Tensor a = tensor(old, {1000}), b = tensor(old, {1000}), c = tensor(old, {1000});
   }

@@ -1,4 +1,4 @@
-// checkpoint(): the same gradients to the bit, the bytes of what is kept, no more work than needed.
+// checkpoint(): bitwise equal gradients, the bytes of the saved tensors, and no more work than needed.
 #include "src/nn/transformer.h"
 #include "src/ops/ops.h"
 #include "src/optim/optimizer.h"
@@ -48,7 +48,7 @@ TEST_F(L08_Checkpoint, GradientsAreBitEqualAndOnlyInputsAreKept) {
   const Outcome two =
       outcome_of(*this, [](const Tensor& x) { return checkpoint(checkpoint(x, three_steps), three_steps); });
   EXPECT_EQ(two.saved, 160);
-  EXPECT_EQ(two.calls, 12 + 2 * 4) << "the last gelu and dropout of a segment need not run again";
+  EXPECT_EQ(two.calls, 12 + 2 * 4) << "the last gelu and dropout of a segment need no recomputation";
   const Outcome nested = outcome_of(*this, [](const Tensor& x) {
     return checkpoint(x, [](const Tensor& from) { return three_steps(checkpoint(from, three_steps)); });
   });
@@ -60,7 +60,7 @@ TEST_F(L08_Checkpoint, GradientsAreBitEqualAndOnlyInputsAreKept) {
   }
 }
 
-// Also if the next micro-batch has begun meanwhile.
+// Also if the next micro-batch has begun in the meantime.
 TEST_F(L08_Checkpoint, RecomputationDrawsTheMasksOfTheForwardPass) {
   std::vector<std::vector<double>> gradients;
   for (const bool again : {false, true}) {
@@ -105,7 +105,7 @@ TEST_F(L08_Checkpoint, WithoutATapeOrWithoutGradientsItIsTheFunction) {
   EXPECT_TRUE(tape.nodes().empty());
 }
 
-// The checkpoint is an activation, also if no op but the segment keeps it.
+// The input of a segment is an activation, even if only the segment saves it.
 TEST_F(L08_Checkpoint, AnInputThatNoOpKeepsCounts) {
   const Tensor x = input();
   Tape tape;
@@ -114,7 +114,7 @@ TEST_F(L08_Checkpoint, AnInputThatNoOpKeepsCounts) {
   tape.backward(y, x.detach());
 }
 
-// Also if no op in the segment keeps it, as here, where a dropout is the first.
+// Even if no op in the segment saves the input, as here, where a dropout is the first op.
 TEST_F(L08_Checkpoint, AnInputThatWasWrittenToIsFoundOut) {
   const Tensor x = input();
   Tape tape;

@@ -1,4 +1,4 @@
-// What a gradient check allows, element by element, and what it says.
+// The error that a gradient check allows per element, and its messages.
 #include "src/autograd/gradcheck.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST_F(L02_GradcheckContract, AnInputThatDoesNotTrainIsNotCompared) {
   EXPECT_TRUE(GradcheckInput().trains);
 }
 
-// y = 2 x, whose gradient is 0.01 too large in the one element that `bad` says.
+// y = 2 x, whose gradient is 0.01 too large in element `bad`.
 Tensor doubled_with_a_mistake(const Tensor& x, int bad) {
   Tensor y = empty_like(x, "doubled");
   be(x).scale(ctx(x, {}), x.numel(), x.in(), y.set(), 2);
@@ -82,7 +82,7 @@ TEST_F(L02_GradcheckContract, EveryElementOfEveryInputIsCompared) {
     }
 }
 
-// The tape makes the first call, differences the others.
+// The tape makes the first call, the finite differences make the others.
 TEST_F(L02_GradcheckContract, NothingAgreesWithADifferenceThatIsNotFinite) {
   for (const double bad : {double(NAN), double(INFINITY)}) {
     int calls = 0;

@@ -1,4 +1,4 @@
-// What a segment finds when it runs again: all that is random as the first time, whatever comes between.
+// Recomputation draws the random numbers of the forward pass, whatever happens in between.
 #include "src/ops/ops.h"
 #include "tests/refusal_testing.h"
 #include "tests/tape_testing.h"
@@ -14,7 +14,7 @@ struct L08_Recompute : TapeTest {
     attach(x, leaf, "x");
     return x;
   }
-  // The gradient of x, after a forward and a backward pass within what the two functions open.
+  // The gradient of x, after a forward and a backward pass in the scopes that the two functions open.
   template <class Opens>
   std::vector<double> gradient(const std::function<Tensor(const Tensor&)>& f, const Opens& forward,
                                const Opens& backward) {
@@ -42,14 +42,14 @@ TEST_F(L08_Recompute, AnEvaluationAroundTheForwardPassOrTheBackwardPassChangesNo
               nothing = [] { return std::unique_ptr<Evaluation>(); };
   const auto trained = gradient(random_steps, nothing, nothing);
   const auto evaluated = gradient(random_steps, evaluation, nothing);
-  EXPECT_NE(trained, evaluated) << "nothing is dropped";
+  EXPECT_NE(trained, evaluated) << "an Evaluation must change the result, because dropout drops nothing";
   EXPECT_EQ(gradient(checkpointed, nothing, nothing), trained);
   EXPECT_EQ(gradient(checkpointed, evaluation, nothing), evaluated);
   EXPECT_EQ(gradient(checkpointed, nothing, evaluation), trained);
   EXPECT_EQ(gradient(checkpointed, evaluation, evaluation), evaluated);
 }
 
-// Ops that save their output: it is what the next op reads.
+// Ops that save their output, which the next op reads.
 TEST_F(L08_Recompute, TheLastOpMaySaveItsOutput) {
   struct Last {
     const char* name;
@@ -108,10 +108,10 @@ TEST_F(L08_Recompute, WhatThrowsTheSecondTimeLeavesTheContextAsItWas) {
   expect_refused("the second run fails", [&] { tape.backward(y, x.detach()); });
   EXPECT_EQ(context.first_sample, 3);
   EXPECT_EQ(context.seed, 12u);
-  EXPECT_EQ(leaf.uses, 1) << "until the tape is gone";
+  EXPECT_EQ(leaf.uses, 1) << "the use lasts until the tape ends";
 }
 
-// Its ops are compared, because gradients would be wrong without a word.
+// Its ops are compared, because gradients would be wrong without an error.
 TEST_F(L08_Recompute, AFunctionThatDependsOnSomethingElseIsFoundOut) {
   for (const bool fewer : {true, false}) {
     int64_t runs = 0;
@@ -121,8 +121,8 @@ TEST_F(L08_Recompute, AFunctionThatDependsOnSomethingElseIsFoundOut) {
       if (runs++ == 0) return gelu(gelu(gelu(from)));
       return fewer ? gelu(from) : gelu(tanh(gelu(from)));
     }));
-    expect_refused(fewer ? "made 1 ops when it ran again, fewer than before"
-                         : "op 1 of the function was gelu, and is tanh when it runs again",
+    expect_refused(fewer ? "made 1 ops when it was recomputed, fewer than before"
+                         : "op 1 of the function was gelu, but is tanh when it is recomputed",
                    [&] { tape.backward(y, x.detach()); });
   }
 }

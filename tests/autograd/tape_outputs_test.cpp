@@ -1,4 +1,4 @@
-// Ops with several outputs, each of which may be used, or not.
+// Ops with several outputs, each of which may be used or unused.
 #include "src/autograd/gradcheck.h"
 #include "src/core/rng.h"
 #include "src/ops/ops.h"
@@ -35,7 +35,7 @@ TEST_F(L03_Outputs, GradientsForEverySubsetThatIsUsed) {
   }
 }
 
-// What is used twice adds up, a view of an output belongs to it, and the input may have been used before.
+// Gradients of two uses are summed, a view belongs to its output, and the input may have been used before.
 TEST_F(L03_Outputs, UsedTwiceThroughViewsAndBesideTheInput) {
   Rng rng(1, 2);
   GradcheckInput x{{2, 6}, {}};
@@ -65,7 +65,7 @@ TEST_F(L03_Outputs, OnEveryDeviceInEachTypeWithSetAndAdd) {
           tape.backward(y, from_host(other.device, std::vector<double>(size_t(y.numel()), 1), y.shape(), t,
                                      Kind::Temporary, "dy"));
         }
-        const double factors[] = {3, 3, 5, 7, 7, 7};  // twice those of of_parts
+        const double factors[] = {3, 3, 5, 7, 7, 7};  // twice the factors of of_parts
         const std::vector<double> got = to_host<double>(dx.grad);
         for (size_t i = 0; i < 12; ++i) {
           const size_t part = i % 6 < 2 ? 0 : i % 6 < 3 ? 1 : 2;
@@ -148,7 +148,7 @@ TEST_F(L03_Outputs, PrintedWithAllTheirShapesAndTestedForNan) {
   expect_refused("split: element 0 of the output [1] is nan", [&] { split(tensor({1, NAN}, {2}), {1, 1}); });
 }
 
-// What a segment drops may be any output of its ops.
+// A segment may drop any output of its ops.
 TEST_F(L03_Outputs, ACheckpointMakesEachOutputAnew) {
   const auto f = [](const Tensor& x) {
     const Parts y = in_three(gelu(x));

@@ -1,4 +1,4 @@
-// What --print=tape shows: a line a node, with what it keeps for the backward pass, each storage once.
+// The output of --print=tape: a line per node, with its saved tensors; each storage counts once.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -40,11 +40,11 @@ TEST_F(L02_TapePrint, ALineANodeInTheOrderOfTheForwardPass) {
   Leaf leaf;
   attach(w, leaf, "w");
   Tape tape;
-  EXPECT_EQ(lines(tape).size(), 2u) << "the header alone";
+  EXPECT_EQ(lines(tape).size(), 2u) << "an empty tape prints only the header";
   EXPECT_EQ(tape.saved_bytes(), 0);
   const Tensor h = linear(scale(x, 2), w), y = tanh(h), z = scale(y, 3);
   const std::vector<std::string> printed = lines(tape);
-  ASSERT_EQ(printed.size(), 2u + 3u) << "scale(x) leads to no parameter";
+  ASSERT_EQ(printed.size(), 2u + 3u) << "scale(x) depends on no parameter, so it is not on the tape";
   expect_parts(printed[0], {"op", "inputs", "output", "saved", "bytes"});
   expect_parts(printed[2], {"0", "linear", "[2,3](no grad)", "[4,3]", "[2,4]", "scale", "24"});
   expect_parts(printed[3], {"1", "tanh", "[2,4]", "[2,4]", "tanh", "32"});
@@ -56,9 +56,9 @@ TEST_F(L02_TapePrint, ALineANodeInTheOrderOfTheForwardPass) {
   EXPECT_STREQ(tape.nodes()[2].op, "scale");
   EXPECT_EQ(tape.nodes()[1].outputs[0].shape, (Shape{2, 4}));
   EXPECT_EQ(tape.nodes()[1].inputs[0].slot.id, tape.nodes()[0].outputs[0].slot.id);
-  EXPECT_EQ(context.device.meter().now()[Kind::Activation], 24 + 32) << "in the table of memory, too";
+  EXPECT_EQ(context.device.meter().now()[Kind::Activation], 24 + 32) << "the meter must count the same bytes";
   tape.backward(z, tensor({2, 4}, "dz"));
-  EXPECT_TRUE(tape.nodes().empty()) << "consumed";
+  EXPECT_TRUE(tape.nodes().empty()) << "backward() must consume the tape";
   EXPECT_EQ(tape.saved_bytes(), 0);
 }
 

@@ -1,4 +1,4 @@
-// Tape::backward from a slot (src/autograd/tape.h): the tensor itself may be gone.
+// Tape::backward from a slot (src/autograd/tape.h): the tensor itself may have ended.
 #include <cmath>
 
 #include "src/ops/ops.h"
@@ -99,7 +99,7 @@ TEST_F(L20_TapeSlots, RefuseASlotThatWantsNoGradientAndASecondCall) {
   expect_refused("", [&] { second.backward(slot, dy({2, 3})); });
 }
 
-// The memory of y is free in the backward pass.
+// The memory of y is freed before the backward pass.
 TEST_F(L20_TapeSlots, LetTheTensorsMemoryGo) {
   const Tensor x = trains(tensor(std::vector<double>(4096, 1), {64, 64}));
   Tape tape;

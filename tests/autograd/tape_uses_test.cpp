@@ -1,5 +1,5 @@
-// A parameter's leaf over backward passes: how often it is used, when its gradient is final, of which type it
-// is; what a refused call leaves as it was; what is shared and what is freed on the way.
+// A parameter's leaf over backward passes: the number of its uses, the moment when its gradient is final, the
+// dtype of the gradient; the state after a rejected call; shared and freed memory.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ TEST_F(L02_TapeUses, OnABranchThatDoesNotLeadToYTheyEndWithThePass) {
     EXPECT_TRUE(!leaf_w.written);
     EXPECT_EQ(final_x, 1);
   }
-  EXPECT_EQ(leaf_w.uses, 0) << "the end of the tape takes nothing back twice";
+  EXPECT_EQ(leaf_w.uses, 0) << "the end of the tape must not subtract the uses a second time";
   leaf_w.on_final = [&](Leaf&) { ++final_w; };
   Tape tape;
   tape.backward(scale(w, 5));
@@ -41,7 +41,7 @@ TEST_F(L02_TapeUses, OnABranchThatDoesNotLeadToYTheyEndWithThePass) {
   EXPECT_EQ(item(leaf_w.grad), 5);
 }
 
-// Whoever waits for all gradients is told of each, also if nothing is written.
+// on_final is called for each leaf, even if nothing is written to its gradient.
 TEST_F(L02_TapeUses, ThePassIsFinalForALeafThatGetsNothingToo) {
   int final_w = 0;
   leaf_w.on_final = [&](Leaf& l) { final_w += !l.written; };
@@ -77,7 +77,7 @@ TEST_F(L02_TapeUses, AGradientIsFinalAsSoonAsNothingElseAddsToIt) {
   leaf_w.on_final = [&](Leaf& l) {
     order.push_back(l.name);
     EXPECT_EQ(item(l.grad), 3);
-    EXPECT_TRUE(!leaf_x.written) << "its node comes later";
+    EXPECT_TRUE(!leaf_x.written) << "the node of x comes later";
   };
   leaf_x.on_final = [&](Leaf& l) { order.push_back(l.name); };
   for (int pass = 1; pass <= 2; ++pass) {
@@ -129,7 +129,7 @@ TEST_F(L02_TapeUses, AConsumedTapeRecordsNoMoreAndSaysSo) {
   expect_refused("already consumed", [&] { tape.backward(y); });
   expect_refused("tanh: this tape was consumed by backward()", [&] { tanh(x); });
   EXPECT_EQ(leaf_x.uses, 0);
-  EXPECT_EQ(tanh(x.detach()).slot.id, 0) << "what wants no gradient is not recorded";
+  EXPECT_EQ(tanh(x.detach()).slot.id, 0) << "an op whose inputs want no gradient is not recorded";
   Tape next;
   next.backward(scale(x, 5));
   EXPECT_EQ(item(leaf_x.grad), 7);
@@ -144,7 +144,7 @@ TEST_F(L02_TapeUses, TheDefaultGradientIsOneOfTheTypeAndShapeOfY) {
     tape.backward(scale(p, -2));
     EXPECT_EQ(item(leaf.grad), -2) << name_of(t);
     EXPECT_EQ(leaf.grad.shape(), (Shape{1, 1}));
-    EXPECT_EQ(leaf.grad.dtype(), t) << "by default the parameter's";
+    EXPECT_EQ(leaf.grad.dtype(), t) << "the default is the parameter's dtype";
   }
 }
 
@@ -163,7 +163,8 @@ TEST_F(L02_TapeUses, AGradientIsOfItsLeafsTypeAndItsBufferIsKept) {
     EXPECT_EQ(leaf.grad.dtype(), t);
     EXPECT_EQ(buffer->kind(), Kind::Gradient);
     Tape().backward(add(p, frozen), tensor({0x1p-8}, {1}, DType::BF16));
-    EXPECT_EQ(item(leaf.grad), t == DType::F32 ? 2 + 0x1p-8 : 2) << "of 10 bits, which bf16 does not have";
+    EXPECT_EQ(item(leaf.grad), t == DType::F32 ? 2 + 0x1p-8 : 2)
+        << "the sum needs 10 bits, more than bf16 has";
     leaf.zero();
     Tape().backward(add(p, p));
     EXPECT_EQ(item(leaf.grad), 2);
@@ -220,7 +221,9 @@ TEST_F(L02_TapeUses, WhatANodeSavedIsFreedBeforeTheNextOneRuns) {
   Tape tape;
   const Tensor y = scale(tanh(add(tanh(p), q)), 2);
   EXPECT_EQ(meter.now()[Kind::Activation], 8000);
-  leaf_q.on_final = [&](Leaf&) { EXPECT_EQ(meter.now()[Kind::Activation], 4000) << "of the first tanh"; };
+  leaf_q.on_final = [&](Leaf&) {
+    EXPECT_EQ(meter.now()[Kind::Activation], 4000) << "only the activation of the first tanh";
+  };
   tape.backward(y, tensor(std::vector<double>(1000, 1), {1000}));
   EXPECT_EQ(meter.now()[Kind::Activation], 0);
 }
@@ -263,7 +266,7 @@ TEST_F(L02_TapeUses, OnlyWhatIsSavedStaysAlive) {
   Tensor p = trains(tensor(std::vector<double>(1000, 1), {1000}));
   Tape tape;
   const Tensor y = scale(scale(scale(p, 2), 3), 5);
-  EXPECT_EQ(meter.now()[Kind::Temporary], 4000) << "y alone: its node knows the others as slots";
+  EXPECT_EQ(meter.now()[Kind::Temporary], 4000) << "only y: its node knows the other tensors as slots";
   ASSERT_EQ(tape.nodes().size(), 3u);
   for (const Node& node : tape.nodes()) {
     EXPECT_TRUE(node.saved.empty());

@@ -1,5 +1,5 @@
-// Views on the tape: a gradient arrives in the shape of what it is the gradient of, whatever was made of it;
-// a part has none; and what backward writes to, nobody else reads.
+// Views on the tape: a gradient arrives in the shape of its tensor, whatever views were made of it; a part
+// has none; and no other op reads the memory that backward overwrites.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ TEST_F(L02_Views, AGradientOfAnotherShapeIsReadInTheOutputsShape) {
 
 TEST_F(L02_Views, AParameterThatIsUsedReshapedKeepsItsShapeInTheGradient) {
   Tensor w = trains(filled(1, {2, 6}));
-  for (int pass = 1; pass <= 2; ++pass) {  // the first makes the buffer, the second adds to it
+  for (int pass = 1; pass <= 2; ++pass) {  // the first pass allocates the buffer, the second adds to it
     Tape tape;
     const Tensor y = add(scale(w.reshape({3, 4}), 2), scale(w.reshape({12}), 3).reshape({3, 4}));
     tape.backward(y, filled(1, {3, 4}));
@@ -67,7 +67,7 @@ TEST_F(L02_Views, AFreedGradientIsSetNotAddedTo) {
   Tensor x = trains(filled(1, {1000}));
   for (int pass = 0; pass < 3; ++pass) {
     leaf.grad = {};
-    { const Tensor old = filled(7, {1000}); }  // what the next buffer begins with
+    { const Tensor old = filled(7, {1000}); }  // the old contents of the next buffer
     Tape tape;
     tape.backward(scale(x, 2), filled(1, {1000}));
     EXPECT_EQ(to_host<double>(leaf.grad), std::vector<double>(1000, 2)) << "pass " << pass;
@@ -77,20 +77,20 @@ TEST_F(L02_Views, AFreedGradientIsSetNotAddedTo) {
 
 TEST_F(L02_Views, APartOfWhatWantsAGradientIsRefusedWhileATapeRecords) {
   Tensor x = trains(tensor({1, 2, 3, 4, 5, 6}, {3, 2}));
-  EXPECT_FALSE(x.narrow(1, 2).slot.wanted()) << "nothing records";
+  EXPECT_FALSE(x.narrow(1, 2).slot.wanted()) << "no tape records";
   Tape tape;
   const std::string error = refusal([&] { x.narrow(1, 2); });
   EXPECT_NE(error.find("rows [1, 3) of [3,2]"), std::string::npos) << error;
   EXPECT_NE(error.find("detach"), std::string::npos) << error;
   for (const auto& [begin, count] :
-       {std::pair(0, 3), {0, 0}, {3, 0}, {0, 1}, {2, 1}})  // all of it and none too
+       {std::pair(0, 3), {0, 0}, {3, 0}, {0, 1}, {2, 1}})  // also all rows and no rows
     EXPECT_NE(
         refusal([&, begin = begin, count = count] { x.narrow(begin, count); }).find("would get no gradient"),
         std::string::npos);
   const Tensor part = x.detach().narrow(1, 2);
   EXPECT_EQ(to_host<double>(part), (std::vector<double>{3, 4, 5, 6}));
   EXPECT_FALSE(part.slot.wanted());
-  EXPECT_TRUE(x.slot.wanted()) << "detach is of the copy";
+  EXPECT_TRUE(x.slot.wanted()) << "detach() must change only the copy";
   EXPECT_TRUE(x.reshape({6}).slot.wanted());
   const Tensor activation = scale(x, 2);
   expect_refused("rows [1, 3) of [3,2]", [&] { activation.narrow(1, 2); });
@@ -110,7 +110,7 @@ TEST_F(L02_Views, PartsOfPartsBeginWhereTheyShould) {
        std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {2, 1}, {-1, 1}, {1, -1}})
     EXPECT_NE(refusal([&, begin = begin, count = count] {
                 inner.narrow(begin, count);
-              }).find("of [2,2] do not exist"),
+              }).find("do not exist in [2,2]"),
               std::string::npos)
         << begin << ", " << count;
   Tensor written = inner.narrow(1, 1);
@@ -169,12 +169,12 @@ TEST_F(L02_Views, LogitsThatBecameTheirGradientAreNoActivationAnyMore) {
   Tape tape;
   Tensor logits = scale(x, 2);
   logits = record("probe", {logits}, {}, logits.detach(), [&](const Node&, const Tensor& dy, Grads& dx) {
-    activations = meter.now()[Kind::Activation];  // as the next node finds it
+    activations = meter.now()[Kind::Activation];  // at the time of the next node
     dx.pass(0, dy);
   });
   const Tensor loss = cross_entropy(logits, targets);
   logits = {};
-  EXPECT_EQ(meter.now()[Kind::Activation], 8 * 16 * 4 + 8 * 4) << "the logits, a log-sum-exp for each row";
+  EXPECT_EQ(meter.now()[Kind::Activation], 8 * 16 * 4 + 8 * 4) << "the logits, and a log-sum-exp per row";
   tape.backward(loss);
   EXPECT_EQ(activations, 0);
 }
@@ -203,7 +203,7 @@ TEST_F(L02_Views, ASavedPartKeepsAllOfItsStorage) {
 TEST_F(L02_Views, AnAddIntoASavedTensorIsDetected) {
   Tensor x = trains(tensor({1, 2}, {2}));
   Tape tape;
-  Tensor y = tanh(x), part = y.detach().narrow(1, 1);  // the part is of the same storage
+  Tensor y = tanh(x), part = y.detach().narrow(1, 1);  // the part shares the storage
   const Tensor one = filled(1, {1});
   Ctx ctx = context.device.ctx();
   context.device.backend().add(ctx, 1, one.in(), one.in(), part.add());

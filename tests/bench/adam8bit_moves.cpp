@@ -1,6 +1,6 @@
-// Trains small GPT-, BERT- and NeoX-shaped models with AdamW's states in 8 bits, v to the nearest code
-// and rounded up, and counts how far single updates move single weights. Prints a JSON
-// line for each model: moves, and the mean loss of the last 10 steps over some seeds, beside fp32's.
+// Trains small GPT-, BERT- and NeoX-shaped models with AdamW in fp32 and with its states in 8 bits (v rounded
+// to the nearest code, or up), and measures how far single updates move single weights. Prints one JSON line
+// per model: the moves, and the mean loss of the last 10 steps over some seeds, of each optimizer.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -11,12 +11,12 @@
 
 using namespace gradus;
 
-struct Way {
+struct NamedOptimizer {
   const char* name;
   MakeOptimizer make;
 };
-static const std::vector<Way>& ways() {
-  static const std::vector<Way> all{
+static const std::vector<NamedOptimizer>& optimizers() {
+  static const std::vector<NamedOptimizer> all{
       {"fp32", [](Parameters& p) { return std::make_unique<AdamW>(p); }},
       {"nearest codes",
        [](Parameters& p) { return std::make_unique<QuantizedAdamW>(p, state_formats()[3]); }},
@@ -24,11 +24,11 @@ static const std::vector<Way>& ways() {
   return all;
 }
 
-static nlohmann::ordered_json measure(const MovesCase& c, const Way& way, int64_t seeds) {
+static nlohmann::ordered_json measure(const MovesCase& c, const NamedOptimizer& by, int64_t seeds) {
   Moves moves, shadow;
   std::vector<double> losses;
   for (int64_t seed = 1; seed <= seeds; ++seed) {
-    const TrainedMoves t = train_moves(c, uint64_t(seed), way.make, true);
+    const TrainedMoves t = train_moves(c, uint64_t(seed), by.make, true);
     moves.add(t.moves), shadow.add(t.shadow);
     losses.push_back(t.last_loss);
   }
@@ -41,15 +41,15 @@ static nlohmann::ordered_json measure(const MovesCase& c, const Way& way, int64_
 }
 
 static int bench_moves(int argc, char** argv) {
-  Args args(argc, argv, "adam8bit_moves", "how far 8-bit Adam moves weights, beside fp32");
+  Args args(argc, argv, "adam8bit_moves", "how far 8-bit Adam moves weights, compared with fp32");
   const int64_t steps = args.integer("steps", 200, "steps of each run", 10, 1 << 20);
   const int64_t seeds = args.integer("seeds", 4, "runs of each model", 1, 100);
   const int64_t layers = args.integer("layers", 2, "blocks of each model", 1, 100);
   const int64_t channels = args.integer("dim", 64, "channels of each model", 8, 4096);
-  const int64_t batches = args.integer("batches", 0, "different ones; 0: always new ones", 0, 1 << 20);
-  const std::string only = args.text("shape", "", "gpt, bert or neox; all three without it");
+  const int64_t batches = args.integer("batches", 0, "different batches; 0: one per step", 0, 1 << 20);
+  const std::string only = args.text("shape", "", "gpt, bert or neox; by default all three");
   const int64_t only_vocab = args.integer("vocab", 0, "257, 1000, 8000; 0: all three", 0, 1 << 20);
-  const std::string only_way = args.text("way", "", "fp32, nearest codes, AdamW8bit; all three without it");
+  const std::string by = args.text("optimizer", "", "fp32, nearest codes, AdamW8bit; by default all three");
   args.done();
   for (const int64_t vocab : {257, 1000, 8000})
     for (const char* shape : {"gpt", "bert", "neox"})
@@ -58,8 +58,8 @@ static int bench_moves(int argc, char** argv) {
         MovesCase c{.shape = shape, .vocab = vocab, .tied = tied, .steps = steps};
         c.layers = layers, c.channels = channels, c.batches = batches;
         nlohmann::ordered_json line{{"model", c.name()}};
-        for (const Way& way : ways())
-          if (only_way.empty() || only_way == way.name) line[way.name] = measure(c, way, seeds);
+        for (const NamedOptimizer& each : optimizers())
+          if (by.empty() || by == each.name) line[each.name] = measure(c, each, seeds);
         std::cout << line.dump() << std::endl;
       }
   return 0;

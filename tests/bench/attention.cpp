@@ -1,6 +1,7 @@
-// How fast attention_flash and attention_plain are: causal, 12 heads of 64, forward and backward, by length.
-// JSON lines with GFLOP/s, of forward 4 D, of backward 10 D for each pair of query and key (what flash
-// attention computes: two and five products; its authors count so), and those of large products.
+// The speed of attention_flash and attention_plain by length: causal, 12 heads of 64, forward and backward.
+// Prints JSON lines with GFLOP/s: first of large products, then of attention, which counts 4 D FLOPs per pair
+// of query and key in the forward pass and 10 D in the backward pass (two and five products, as its authors
+// count).
 //   build/bench/attention [--dtype=bf16] [--attention=plain] [--heads=12] [--kv-heads=3] [--lengths=512,1024]
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -18,11 +19,11 @@ using namespace gradus;
 static void bench_attention(int argc, char** argv) {
   Args args(argc, argv, "attention", "how fast attention is, by length");
   const std::string on = args.text("device", "cpu", "cpu or cuda");
-  const DType dtype = dtype_flag(args, "of q, k, v and y");
-  const std::string which = args.choice("attention", "flash", "what is timed", {"flash", "plain"});
+  const DType dtype = dtype_flag(args, "type of q, k, v and y");
+  const std::string which = args.choice("attention", "flash", "the timed kernel", {"flash", "plain"});
   const int64_t heads = args.integer("heads", 12, "heads of queries", 1, 1000);
   const int64_t kv = args.integer("kv-heads", heads, "heads of keys and values", 1, heads);
-  std::istringstream lengths(args.text("lengths", "512,1024,8192", "numbers of tokens, with commas"));
+  std::istringstream lengths(args.text("lengths", "512,1024,8192", "numbers of tokens, separated by commas"));
   args.done();
   Context context(on);
   constexpr int64_t kDim = 64;
@@ -33,14 +34,14 @@ static void bench_attention(int argc, char** argv) {
   };
   if (on == "cuda" && which == "flash")
     std::cerr << "attention: "
-              << (cuda::cudnn_problem().empty() ? "by cuDNN in 16 bits"
+              << (cuda::cudnn_problem().empty() ? "cuDNN, in 16 bits"
                                                 : "our own kernel, because " + cuda::cudnn_problem())
               << "\n";
   print(std::string("products ") + name_of(dtype), 1e-9 * measure_gemm_peak(context.device, dtype));
   for (std::string word; std::getline(lengths, word, ',');) {
     const int64_t T = std::atoll(word.c_str());
     check(T > 0 && T <= 1 << 20, "--lengths: '", word,
-          "' is no number of tokens; such as --lengths=512,1024");
+          "' is not a number of tokens; write e.g. --lengths=512,1024");
     Tensor qkv(context.device, {1, T, (heads + 2 * kv) * kDim}, dtype, Kind::Temporary, "qkv");
     Tensor dy(context.device, {1, T, heads * kDim}, dtype, Kind::Temporary, "dy");
     for (Tensor* x : {&qkv, &dy}) {

@@ -1,5 +1,5 @@
-// What the benchmarks share: big random buffers on a device, and the copy bandwidth that memory-bound kernels
-// are measured against.
+// What the benchmarks share: big random buffers on a device, and the copy bandwidth with which memory-bound
+// kernels are compared.
 #pragma once
 #include <cstring>
 #include <functional>
@@ -25,9 +25,9 @@ inline DType dtype_flag(Args& args, const std::string& help) {
   return DType::F32;
 }
 
-// A buffer of one dtype, freed with its owner. Random numbers are uniform in [0, 1), so that they are also
-// valid second moments and probabilities; a block of 2^16 of them is repeated, because drawing 256 MB of them
-// would take longer than timing them.
+// A buffer of one dtype, freed by the destructor. Random numbers are uniform in [0, 1), so that they are also
+// valid second moments and probabilities; 2^16 of them are drawn and repeated, because drawing 256 MB would
+// take longer than the timed kernels.
 class BenchBuffer {
  public:
   BenchBuffer(Device& device, DType t, int64_t n)
@@ -73,9 +73,9 @@ class BenchBuffer {
   Block* block_;
 };
 
-// Bytes read and written a second by a copy within the device: the driver's own on a GPU. On the CPU one on
-// all threads, the better of large and of 4 KiB pieces, because the library's memcpy treats the two
-// differently (large ones go past the cache).
+// Bytes that a copy within the device reads and writes per second: the driver's copy on a GPU; on the CPU
+// that of all threads, in large pieces or in pieces of 4 KiB, whichever is faster, because memcpy treats the
+// two differently (large copies bypass the cache).
 inline double copy_bandwidth(Device& device, void* to, const void* from, int64_t bytes) {
 #ifdef GRADUS_CUDA
   if (const auto stream = static_cast<cudaStream_t>(device.ctx().stream)) {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Encoding and decoding a text on one thread: ours, tiktoken and Hugging Face's tokenizers, in turns, with the same 8,000
-# merges. Prints the JSON lines of each. The number of tokens has to be the same.
+# Times encoding and decoding a text on one thread: gradus, tiktoken and Hugging Face's tokenizers, in alternating runs,
+# with the same 8,000 merges. Prints the JSON lines of each. The numbers of tokens must be equal.
 #
 #   make build/bench/byte_pairs && PYTHON=... sh tests/bench/beside_tokenizers.sh FILE [ROUNDS]
 set -eu

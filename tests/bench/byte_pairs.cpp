@@ -1,6 +1,6 @@
-// What byte pairs take on one thread: to learn 8,000 merges on the first MiB of a text, to encode all of it,
-// and to decode the tokens. The best of several runs, because the machine may be shared. Prints a JSON line.
-// FILE is by default the licences in /usr/share/common-licenses, joined; tokenizer.json is written to FOLDER,
+// The time of byte pairs on one thread: learning 8,000 merges on the first MiB of a text, encoding all of it,
+// and decoding the tokens. The best of several runs counts, because the machine may be shared. Prints a JSON
+// line. By default FILE is the licences in /usr/share/common-licenses, joined. FOLDER gets the tokenizer.json
 // for beside_tokenizers.sh.
 //   build/bench/byte_pairs [FILE [FOLDER]]
 #include <algorithm>
@@ -19,7 +19,7 @@
 using namespace gradus;
 
 static std::string licences() {
-  std::set<std::filesystem::path> files;  // in an order that is the same everywhere
+  std::set<std::filesystem::path> files;  // in the same order on all machines
   for (const auto& entry : std::filesystem::directory_iterator("/usr/share/common-licenses"))
     if (!entry.is_symlink()) files.insert(entry.path());
   std::string text;

@@ -1,6 +1,6 @@
-// What lesson 08's policies cost in time: steps of a GPT-2-shaped model, one of each policy in turns, so that
-// all meet the same moments of a shared machine. Prints a JSON line for each policy, with its extra time
-// beside its extra FLOPs, both as shares of a step that keeps all.
+// The time of lesson 08's policies: steps of a GPT-2-shaped model, one of each policy per round, because the
+// speed of a shared machine changes. Prints one JSON line per policy, with its extra time and its extra
+// FLOPs, both as fractions of a step that saves all tensors.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -32,11 +32,11 @@ static void step(Transformer& gpt, AdamW& optimizer, const DummyBatch& data, Mea
 }
 
 static int bench_checkpointing(int argc, char** argv) {
-  Args args(argc, argv, "checkpointing", "time the policies of lesson 08, in turns");
+  Args args(argc, argv, "checkpointing", "time the policies of lesson 08, in alternating steps");
   TransformerConfig model =
       transformer_config(args.text("model", "gpt2", "gpt2, gpt2-medium, gpt-LAYERSxCHANNELSxHEADS"));
-  model.context = args.integer("seq", 256, "tokens a sequence", 1, 1 << 20);
-  const int64_t batch = args.integer("batch", 4, "sequences a step", 1, 1 << 20);
+  model.context = args.integer("seq", 256, "tokens per sequence", 1, 1 << 20);
+  const int64_t batch = args.integer("batch", 4, "sequences per step", 1, 1 << 20);
   const int64_t steps =
       args.integer("steps", 7, "counted steps of each policy; two more warm up", 1, 1 << 20);
   const std::string device_name = args.choice("device", "auto", "where to run", device_names());
@@ -56,7 +56,7 @@ static int bench_checkpointing(int argc, char** argv) {
       if (round == 2) measured[i].seconds.clear();
       step(gpt, optimizer, data, measured[i]);
     }
-  // Of each round, because the speed of a shared machine drifts.
+  // The median of each round's ratio, because the speed of a shared machine drifts.
   const auto extra_time = [&](size_t i) {
     std::vector<double> extra;
     for (int64_t n = 0; n < steps; ++n)

@@ -1,5 +1,5 @@
-// Of the kernels that are timed, those of a mixture of experts: 8 experts, of which each token chooses 2,
-// with places for a quarter more tokens than come if all are used equally.
+// Timed kernels: a mixture of 8 experts, of which each token chooses 2. The experts have places for 25 % more
+// tokens than they get if all are used equally.
 #pragma once
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-// What tokens choose and what places they get, by the kernels; the numbers in Data change, but these stay.
+// The choices of the tokens and their places, from the kernels. They stay when the numbers in Data change.
 struct BenchRouting {
   BenchRouting(Device& device, Data& d, const ExpertShape& s)
       : experts(device, DType::I32, s.choices()),

@@ -1,4 +1,4 @@
-// Of the kernels that are timed, those that do what two others do.
+// Timed kernels: fused kernels, each of which does the work of two others.
 #pragma once
 #include "tests/bench/kernel_data.h"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Interrupts the trainer of lesson 22 at random moments with SIGINT, SIGTERM and SIGKILL. It saves after every
-# step, so that many moments are in the midst of saving. Each run is resumed and interrupted again until it is
-# finished; its file and curve are then compared with those of the run that was not interrupted. Prints a table.
+# Interrupts the trainer of lesson 22 at random moments with SIGINT, SIGTERM and SIGKILL. The trainer saves after every
+# step, so it is often interrupted while it saves. Each run is resumed and interrupted until it has finished; its file
+# and curve are then compared with those of a run without interruptions. Prints a table.
 #
 #   make build/lessons/22_scoreboard && sh tests/bench/interrupt.sh [INTERRUPTIONS]
 set -eu
@@ -16,7 +16,7 @@ random() { echo $(($(od -An -N2 -tu2 /dev/urandom) % $1)); }
 count() { echo "$way $*" >>counts; }
 steps_and_losses() { sed 's/,"seconds".*//' "$1"; }
 
-# Starts or resumes the run, interrupts it if there are to be more interruptions, and returns its exit code.
+# Starts or resumes the run, interrupts it if the run needs more interruptions, and returns its exit code.
 interrupt() {
   if [ -e run ]; then set -- --load=run; else set -- $start; fi
   env --default-signal=INT,TERM "$program" train "$@" --save=run --curve=curve --save-every=1 >out 2>&1 &
@@ -61,7 +61,7 @@ for way in plain zero lora mixed-fp16; do
     elif grep -q 'goes on from there' out; then
       count "$signal" "stopped and saved"
     elif ls run.tmp-* >said 2>/dev/null; then
-      count "$signal" "ended in the midst of saving"
+      count "$signal" "ended while it saved"
     else
       count "$signal" "ended at once"
     fi

@@ -1,4 +1,4 @@
-// What the kernels that are timed work on.
+// The data of the timed kernels.
 #pragma once
 #include "src/quant/codebook.h"
 #include "tests/bench/bench.h"
@@ -20,8 +20,7 @@ struct BenchCodebook : BenchBuffer {
   }
 };
 
-// What the cases work on: four buffers of n elements of T, rows of parameters, statistics, targets,
-// codebooks.
+// The buffers of the cases: four of n elements of type t, rows of parameters, statistics, targets, codebooks.
 struct Data {
   static constexpr int64_t kVocab = 50257, kWidest = 1 << 16;
   Data(Device& device, DType t, int64_t bytes)

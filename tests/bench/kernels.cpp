@@ -1,6 +1,7 @@
-// Every kernel of the table, timed: JSON lines on standard output, a table for people on standard error.
-// Memory-bound kernels are shown as a share of the copy bandwidth, measured anew beside each of them because
-// shared machines change by the second; contractions as a share of the peak of matrix products of the dtype.
+// Times every kernel of the kernel table: JSON lines on standard output, a table for people on standard
+// error. Memory-bound kernels are compared with the copy bandwidth, which is measured before each of them,
+// because the speed of a shared machine changes every second; contractions with the peak rate of the dtype's
+// products.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -74,7 +75,7 @@ static void add_rows(Data& d, Cases& cases) {
                  [&, soft](const Ctx& c) { k.softmax_bwd(c, soft, d.x.in(), d.y.in(), d.z.out()); }}});
 }
 
-// The vocabulary's tables: logits, and embeddings of half a buffer.
+// Kernels with an axis of the vocabulary: logits and embeddings.
 static void add_tables(Data& d, Cases& cases) {
   const DType t = d.t;
   const Backend& k = d.k;
@@ -191,11 +192,11 @@ static void add_attention(Data& d, Cases& cases) {
 
 static void add_quantization(Data& d, Cases& cases) {
   const Backend& k = d.k;
-  for (const auto& [name, book, bits, block] :
+  for (const auto& [name, codebook, bits, block] :
        {std::tuple("absmax", &d.absmax8, 8, 256), std::tuple("absmax", &d.absmax4, 4, 64),
         std::tuple("nf4", &d.nf4, 4, 64), std::tuple("dynamic", &d.dynamic, 8, 256)}) {
     const QuantShape s{d.n, block, bits};
-    const CBuf in = book->in();
+    const CBuf in = codebook->in();
     const std::string shape =
         std::string(name) + ", " + std::to_string(bits) + " bits, blocks of " + std::to_string(block);
     const auto codes = [&d] { return Out{d.z.out().p, DType::U8}; };
@@ -234,7 +235,7 @@ static int bench_kernels(int argc, char** argv) {
   Args args(argc, argv, "kernels", "time every kernel");
   const int64_t mb = args.integer("size-mb", 256, "size of a buffer, in MiB", 1, 1 << 14);
   const std::string only = args.text("only", "", "only kernels whose name contains this");
-  const DType t = dtype_flag(args, "of the buffers");
+  const DType t = dtype_flag(args, "type of the buffers");
   const std::string device_name = args.choice("device", "auto", "where to run", device_names());
   args.done();
 
@@ -257,7 +258,7 @@ static int bench_kernels(int argc, char** argv) {
   add_experts(device, data, cases);
 
   const double gemm = measure_gemm_peak(device, t);
-  Table table({"kernel", "shape", "ms", "GB/s", "GFLOP/s", "share of peak"});
+  Table table({"kernel", "shape", "ms", "GB/s", "GFLOP/s", "fraction of peak"});
   for (const Case& c : cases) {
     if (c.name.find(only) == std::string::npos) continue;
     data.randomize();
@@ -275,7 +276,7 @@ static int bench_kernels(int argc, char** argv) {
                percent_text(line.at("share_of_peak").get<double>())});
   }
   std::cerr << name_of(t) << " on " << device.name() << ", " << cpu::thread_count() << " threads, " << mb
-            << " MiB a buffer; peak: copy bandwidth of that moment, or " << number_text(gemm * 1e-9)
+            << " MiB per buffer; peak: the copy bandwidth at that moment, or " << number_text(gemm * 1e-9)
             << " GFLOP/s of matrix products\n"
             << table;
   return 0;

@@ -1,4 +1,4 @@
-// Of the kernels that are timed, those that Llama adds.
+// Timed kernels: those that Llama adds.
 #pragma once
 #include "tests/bench/kernel_data.h"
 

@@ -1,6 +1,6 @@
-// What the profiler costs: a range that nobody listens to, a step that is profiled, and the kernels of such a
-// step beside those of one whose kernels the meter times. In turns, because the speed of a shared machine
-// drifts. Prints a JSON line.
+// The cost of the profiler: a range without a profiler, a profiled step, and the kernel time of a profiled
+// step compared with that of a step whose kernels the meter times. The steps alternate, because the speed of
+// a shared machine drifts. Prints a JSON line.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -42,8 +42,8 @@ static double kernel_seconds(Meter& meter) {
 }
 
 static int bench_profiler(int argc, char** argv) {
-  Args args(argc, argv, "profiler", "what ranges and a profiler cost");
-  const int64_t steps = args.integer("steps", 60, "steps of each kind, in turns", 4, 1 << 20);
+  Args args(argc, argv, "profiler", "the cost of ranges and of a profiler");
+  const int64_t steps = args.integer("steps", 60, "steps of each kind, alternating", 4, 1 << 20);
   const std::string device = args.choice("device", "auto", "where to run", device_names());
   args.done();
   const TransformerConfig config{.vocab = 256, .context = 64, .layers = 4, .heads = 4, .channels = 128};

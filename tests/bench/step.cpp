@@ -1,7 +1,7 @@
-// Whole training steps: a GPT-2-shaped model, forward, backward and AdamW, on random tokens; next to
-// the peak of matrix products and the time of the step's own. These are timed in every second step, because
-// to wait for each would slow a GPU down. Prints one JSON line, for tables and for comparison with the same
-// model elsewhere.
+// Times whole training steps of a GPT-2-shaped model (forward, backward and AdamW) on random tokens, the peak
+// rate of matrix products, and the products of a step. The products are timed in every second step only,
+// because waiting for each of them slows a GPU down. Prints one JSON line, for tables and for comparison with
+// the same model in other programs.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +21,7 @@ struct Times {
   double loss = 0;                                               // of the last step
 };
 
-// The device's own matmul with a clock around it: the one entry replaced in a copy of its table.
+// The device's matmul with a clock around it, which replaces this entry in a copy of the kernel table.
 static const Backend* given;
 static double matmul_seconds;
 static void timed_matmul(const Ctx& ctx, const MatmulShape& shape, CBuf a, CBuf b, Out c) {
@@ -30,7 +30,7 @@ static void timed_matmul(const Ctx& ctx, const MatmulShape& shape, CBuf a, CBuf 
   matmul_seconds += seconds_now(current().device) - start;
 }
 
-// `ncu --profile-from-start=off` sees the last step without a clock alone.
+// `ncu --profile-from-start=off` profiles only the last step without a clock.
 static void let_profilers_see([[maybe_unused]] bool see) {
 #ifdef GRADUS_CUDA
   see ? cudaProfilerStart() : cudaProfilerStop();
@@ -80,11 +80,11 @@ static Json line_of(const TransformerConfig& model, int64_t batch, const Times& 
                peak = measure_gemm_peak(device, model.precision.value);
   const double tokens = double(batch * model.context);
   const double model_flops = double(model.flops_per_token()) * tokens;
-  // As llm.c counts: of attention's T x T pairs only the half that the causal mask leaves.
+  // As llm.c counts: only the half of attention's T x T pairs that the causal mask leaves.
   const double causal_flops =
       model_flops - 6.0 * double(model.layers * model.channels * model.context) * tokens;
-  // Attention's entries do more than products, so theirs are taken at the peak: 4 D a pair forward, 8 D
-  // backward.
+  // Attention's kernels do more than products, so their products are counted at the peak rate: 4 D FLOPs per
+  // pair forward, 8 D backward.
   const double attention_flops =
       12.0 * double(model.layers * model.channels * batch * model.context * (model.context + 1) / 2);
   const double products = summarize(times.matmul).median + attention_flops / peak;
@@ -119,18 +119,18 @@ static int bench_step(int argc, char** argv) {
   model.heads = args.integer("heads", 12, "attention heads", 1, 1000);
   model.channels = args.integer("dim", 768, "width", 1, 1 << 20);
   model.vocab = args.integer("vocab", 50257, "vocabulary", 1, 1 << 24);
-  model.context = args.integer("seq", 256, "tokens a sequence", 1, 1 << 20);
-  const int64_t batch = args.integer("batch", 4, "sequences a step", 1, 1 << 20);
+  model.context = args.integer("seq", 256, "tokens per sequence", 1, 1 << 20);
+  const int64_t batch = args.integer("batch", 4, "sequences per step", 1, 1 << 20);
   const int64_t steps =
-      args.integer("steps", 6, "counted steps, and as many that time the products", 1, 1 << 20);
+      args.integer("steps", 6, "timed steps, and as many that time the products", 1, 1 << 20);
   const std::string recipe =
       args.choice("recipe", "fp32", "number formats (lesson 09)", {std::begin(kRecipes), std::end(kRecipes)});
   model.precision = precision_recipe(recipe);
   const std::string attention =
-      args.choice("attention", "plain", "what is saved: probabilities, or log-sum-exps", {"plain", "flash"});
+      args.choice("attention", "plain", "plain saves probabilities, flash log-sum-exps", {"plain", "flash"});
   if (attention == "flash") model.attention = attention_flash;
   const std::string keep =
-      args.choice("keep", "all", "for the backward pass, of each block", {"all", "input"});
+      args.choice("keep", "all", "what each block saves for the backward pass", {"all", "input"});
   const std::string device_name = args.choice("device", "auto", "where to run", device_names());
   args.done();
   Context context(device_name);

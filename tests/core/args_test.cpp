@@ -17,7 +17,7 @@ Args made_from(std::vector<std::string> words) {
   return Args(int(argv.size()), argv.data(), "05_test", "what it shows");
 }
 
-// The sentence that a use of the flags ends with, or "" if it is accepted.
+// The error message of BadArguments, or "" if the flags are accepted.
 std::string refusal(const std::vector<std::string>& words, const std::function<void(Args&)>& declare) {
   try {
     Args args = made_from(words);
@@ -89,7 +89,7 @@ TEST(L01_CoreArgs, MistakesAreSentences) {
   EXPECT_NE(refusal({"--x"}, [](Args&) {}).find("did you mean --help?"), std::string::npos);
 }
 
-// A number is read to its last letter, or refused with the flag and what was typed.
+// A number is read to its last letter, or rejected with the flag and the text that was typed.
 TEST(L01_CoreArgs, NumbersEndWhereTheTextEnds) {
   for (const char* bad :
        {"ten", "3x", "3 ", " 3", "3.", "3.0", "3e2", "0x10", "+3", "1_000", "1,000", "3-", "--3"})
@@ -194,7 +194,7 @@ TEST(L01_CoreArgs, WithHelpAllValuesAreTheDefaults) {
 }
 
 using L01_CoreArgsDeathTest = testing::Test;
-// EXPECT_EXIT reads stderr: the standard output goes there, and what is written to stderr nowhere.
+// EXPECT_EXIT reads stderr, so stdout is redirected to stderr and the output to stderr is discarded.
 void show_the_output_alone() {
   dup2(STDERR_FILENO, STDOUT_FILENO);
   dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
@@ -214,7 +214,7 @@ TEST(L01_CoreArgsDeathTest, HelpListsAllAndExitsWith0EvenBesideMistakes) {
               "  --data=\\.\\.\\.              a file\n"
               "  --device=cpu            where \\(cpu, meta\\)\n"
               "  --quick                 skip the slow part\n"
-              "  --help                  this text\n");
+              "  --help                  show this help\n");
 }
 
 TEST(L01_CoreArgsDeathTest, HelpShowsDefaultsAsTheyWouldBeTyped) {
@@ -244,7 +244,7 @@ TEST(L01_CoreArgsDeathTest, HelpShowsDefaultsAsTheyWouldBeTyped) {
               "  --one-letter-less-than-it a\n"
               "  --so-wide-as-the-column-is b\n"
               "  --print=\\.\\.\\.             what \\(tape\\)\n"
-              "  --help                  this text\n");
+              "  --help                  show this help\n");
 }
 
 }  // namespace

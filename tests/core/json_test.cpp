@@ -1,4 +1,5 @@
-// JSON: what is written is read back, and what is no JSON, or more than is allowed, is refused by a sentence.
+// JSON: written values are read back; text that is not JSON, or larger than allowed, is rejected with a
+// sentence.
 #include "src/core/json.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace gradus {
 namespace {
 
-// Of a field whose value is `text`.
+// The error for an object with one field whose value is `text`.
 ParsedJson value_of(const std::string& text) {
   ParsedJson read;
   parse_fields("{\"a\":" + text + "}", SIZE_MAX, [&](const std::string&, ParsedJson& v) { read = v; });
@@ -54,7 +55,8 @@ TEST(L01_CoreJson, StringsSurvive) {
   const std::string all("\0\x01\x1f \"\\/\b\f\n\r\t\x7f \u00e4\u20ac\U0001F600", 23);
   EXPECT_EQ(value_of(json_text(all)).get<std::string>(), all);
   EXPECT_EQ(json_text("a\"b\\c\nd\x01"), R"("a\"b\\c\nd\u0001")");
-  EXPECT_EQ(json_text("a\xff\xc3"), "\"a\uFFFD\uFFFD\"") << "what is not UTF-8 cannot be written as JSON";
+  EXPECT_EQ(json_text("a\xff\xc3"), "\"a\uFFFD\uFFFD\"")
+      << "bytes that are not UTF-8 cannot be written as JSON";
   EXPECT_EQ(json_text(Json{{"a\xff", 1}}), "{\"a\uFFFD\":1}");
   EXPECT_EQ(value_of(R"("\u0041\u00e4\u20ac\ud83d\ude00\/\b")").get<std::string>(),
             "A\u00e4\u20ac\U0001F600/\b");
@@ -105,7 +107,7 @@ TEST(L01_CoreJson, RefusesWhatIsNoJsonAndSaysWhere) {
         << text << ": " << refusal_of(text);
   EXPECT_NE(refusal_of("{\"a\":1,}").find("line 1, column 13"), std::string::npos)
       << refusal_of("{\"a\":1,}");
-  EXPECT_EQ(refusal_of(std::string("1\0", 2)), "json: byte 6 is zero; no JSON has one");
+  EXPECT_EQ(refusal_of(std::string("1\0", 2)), "json: byte 6 is zero, which JSON does not allow");
   EXPECT_NE(refusal_of("1e999").find("number overflow"), std::string::npos) << refusal_of("1e999");
 }
 
@@ -123,7 +125,7 @@ TEST(L01_CoreJson, RefusesMoreThan64Levels) {
   EXPECT_EQ(refusal_of(std::string(10'000'000, '[')), "json: more than 64 levels");
 }
 
-// As text, what is taken of an object of fields.
+// The fields that are taken from an object, as text.
 std::string fields_of(std::string_view text, size_t most = 100) {
   std::string taken;
   const std::string why = refusal([&] {
@@ -135,15 +137,17 @@ std::string fields_of(std::string_view text, size_t most = 100) {
 
 TEST(L03_CoreJson, FieldsAreTakenOneByOneInTheirOrder) {
   EXPECT_EQ(fields_of("{}"), "");
-  EXPECT_EQ(fields_of(R"({"z":[1,[2],{"x":3}]})"), "json: z has an object deeper than in a field");
-  EXPECT_EQ(fields_of(R"({"y":1,"a":{"b":{}}})"), "y=1 json: a has an object deeper than in a field");
+  EXPECT_EQ(fields_of(R"({"z":[1,[2],{"x":3}]})"),
+            "json: z has an object inside its value; only the whole value may be an object");
+  EXPECT_EQ(fields_of(R"({"y":1,"a":{"b":{}}})"),
+            "y=1 json: a has an object inside its value; only the whole value may be an object");
   EXPECT_EQ(fields_of(R"({"z":[1,[2]],"a":{"b":1,"c":[]},"":null,"y":"t"})"),
             R"(z=[1,[2]] a={"b":1,"c":[]} =null y="t" )");
   EXPECT_EQ(fields_of(R"({"z":1,"z":2})"), "z=1 json: two fields are called \"z\"");
   EXPECT_EQ(fields_of(R"({"a":{"z":1,"z":2}})"), "json: two fields are called \"z\"");
   EXPECT_TRUE(fields_of(R"({"z":1,)").starts_with("z=1 json: parse error at line 1, column 8"));
   for (const char* text : {"[]", "[{}]", "1", "\"a\"", "[1]"})
-    EXPECT_EQ(fields_of(text), "json: it is no object") << text;
+    EXPECT_EQ(fields_of(text), "json: the text is not an object") << text;
 }
 
 TEST(L14_CoreJson, NestedObjectsAreTakenWhereTheyAreAskedFor) {

@@ -42,7 +42,7 @@ TEST(L01_CoreProgress, ALineComesWithTheFirstStepOfATenth) {
             (Lines{"read 100/1000", "read 200/1000", "read 999/1000", "read 1000/1000"}));
   EXPECT_EQ(plain_lines(20, {0, 1, 1, 2, 2, 3}), Lines{"read 2/20"});
   EXPECT_EQ(plain_lines(1000, {500, 501, 502, 600}), (Lines{"read 500/1000", "read 600/1000"}));
-  EXPECT_EQ(plain_lines(4, {5}), Lines{"read 4/4"}) << "never more than all";
+  EXPECT_EQ(plain_lines(4, {5}), Lines{"read 4/4"}) << "never above the total";
   std::vector<int64_t> all(255);
   std::iota(all.begin(), all.end(), 1);
   const Lines lines = plain_lines(255, all);
@@ -50,7 +50,7 @@ TEST(L01_CoreProgress, ALineComesWithTheFirstStepOfATenth) {
   EXPECT_EQ(lines[0], "read 26/255");
 }
 
-// What is left is as long for each step as what has passed.
+// The steps that are left take as long per step as those that are done.
 TEST(L01_CoreProgress, TheTimeLeftIsThatOfTheStepsLeft) {
   std::FILE* file = std::tmpfile();
   Progress progress("work", 4, file);
@@ -63,7 +63,7 @@ TEST(L01_CoreProgress, TheTimeLeftIsThatOfTheStepsLeft) {
   double loss = 0, left = 0;
   char unit[8] = "";
   ASSERT_EQ(std::fscanf(file, "work 1/4  loss %lf  %lf %7s left\n", &loss, &left, unit), 3);
-  EXPECT_EQ(std::fgetc(file), EOF) << "a plain line is ended already";
+  EXPECT_EQ(std::fgetc(file), EOF) << "a plain line has ended already";
   std::fclose(file);
   EXPECT_EQ(loss, -0.25);
   if (unit == std::string("ms")) left /= 1e3;
@@ -81,8 +81,8 @@ TEST(L01_CoreProgress, OddTotalsAreHarmless) {
   std::fclose(file);
 }
 
-// What a terminal is shown; "" where there are no pseudo-terminals: what is written to `slave` is read from
-// `master`.
+// The text on a terminal; "" where there are no pseudo-terminals. The text that is written to `slave` is read
+// from `master`.
 std::string shown_by(int64_t total, const std::function<void(Progress&)>& work) {
   const int master = posix_openpt(O_RDWR | O_NOCTTY);
   if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) return "";
@@ -103,7 +103,7 @@ std::string shown_by(int64_t total, const std::function<void(Progress&)>& work) 
 TEST(L01_CoreProgress, ATerminalGetsOneLineThatIsEnded) {
   const std::string shown = shown_by(1000, [](Progress& progress) {
     for (int64_t i = 1; i <= 1000; ++i) progress.step(i, 1.25);
-  });  // ends the line although done() was not called, as when an exception passes
+  });  // the destructor ends the line without done(), as after an exception
   if (shown.empty()) GTEST_SKIP() << "no pseudo-terminals here";
   EXPECT_EQ(shown[0], '\r');
   EXPECT_EQ(shown.find("[                              ] 1/1000  loss 1.2500"), 10u) << shown;
@@ -112,7 +112,8 @@ TEST(L01_CoreProgress, ATerminalGetsOneLineThatIsEnded) {
       << shown;
   EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), 1) << shown;
   EXPECT_EQ(shown.back(), '\n');
-  EXPECT_LT(std::count(shown.begin(), shown.end(), '\r'), 10) << "shown at most five times a second";
+  EXPECT_LT(std::count(shown.begin(), shown.end(), '\r'), 10)
+      << "the line is written at most five times per second";
 }
 
 TEST(L01_CoreProgress, DoneEndsTheLineOnceAndOnlyWhereThereIsOne) {

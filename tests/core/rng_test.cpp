@@ -1,4 +1,4 @@
-// The host's random numbers: addressable, repeatable, and distributed as they say.
+// The host's random numbers: addressable, repeatable, with the right distributions.
 #include "src/core/rng.h"
 
 #include <gtest/gtest.h>
@@ -45,13 +45,13 @@ TEST(L01_CoreRng, DrawsAreThoseOfPhilox) {
 TEST(L01_CoreRng, ADrawIsAStepOfTheCounterButForWhatIsDrawnAgain) {
   Rng rng(3, 4);
   rng.bits64(), rng.uniform(), rng.normal(), rng.below(uint64_t(1) << 63);
-  EXPECT_EQ(rng.counter(), 4u) << "2^63 divides 2^64: nothing is drawn again";
+  EXPECT_EQ(rng.counter(), 4u) << "2^63 divides 2^64: no draw is rejected";
   EXPECT_EQ(rng.seed(), 3u);
   EXPECT_EQ(rng.stream(), 4u);
-  const uint64_t n = (uint64_t(1) << 63) + 1;  // of 2^64 draws 2^63 - 1 would favour some values
+  const uint64_t n = (uint64_t(1) << 63) + 1;  // 2^63 - 1 of 2^64 draws would favour some values
   int draws = 0;
   for (; rng.counter() < 2004; ++draws) ASSERT_LT(rng.below(n), n);
-  EXPECT_NEAR(draws, 1000, 5 * std::sqrt(1000 * 0.5)) << "every other draw is drawn again";
+  EXPECT_NEAR(draws, 1000, 5 * std::sqrt(1000 * 0.5)) << "every second draw is rejected";
 }
 
 // Bounds: 5 standard errors of the mean of N draws, so a correct generator fails once in 1.7 million seeds;
@@ -97,7 +97,7 @@ TEST(L01_CoreRng, NormalHasItsMomentsAndTails) {
     before = x;
     beyond2 += std::abs(x) > 2;
   }
-  const double error = 5 / std::sqrt(double(kDraws));  // times the standard deviation of one term
+  const double error = 5 / std::sqrt(double(kDraws));  // times the standard deviation of a term
   EXPECT_NEAR(sum / kDraws, 0, error);
   EXPECT_NEAR(sum2 / kDraws, 1, error * std::sqrt(2.0));
   EXPECT_NEAR(sum3 / kDraws, 0, error * std::sqrt(15.0));

@@ -1,4 +1,4 @@
-// Shapes, the nearest word, and how time is taken.
+// Shapes, the nearest word, and timing.
 #include "src/core/shape.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(L01_CoreShape, NumelIsTheProductOrRefused) {
   EXPECT_EQ((Shape{7}.numel()), 7);
   EXPECT_EQ((Shape{2, 3, 5, 7, 11}.numel()), 2310);
   EXPECT_EQ((Shape{4, 0, 3}.numel()), 0);
-  EXPECT_EQ((Shape{int64_t(1) << 40, int64_t(1) << 40, 0}.numel()), 0) << "whatever the others are";
+  EXPECT_EQ((Shape{int64_t(1) << 40, int64_t(1) << 40, 0}.numel()), 0) << "0, for any other sizes";
   const int64_t two31 = int64_t(1) << 31;
   EXPECT_EQ((Shape{two31, two31}.numel()), int64_t(1) << 62);
   EXPECT_EQ((Shape{INT64_MAX, 1}.numel()), INT64_MAX);
@@ -51,7 +51,7 @@ TEST(L01_CoreShape, AtMostFiveSizesNoneNegative) {
   Shape s;
   for (int i = 1; i <= 5; ++i) s.push_back(i);
   EXPECT_NE(refusal([&] { s.push_back(6); }).find("more than 5 dimensions"), std::string::npos);
-  EXPECT_EQ(s, (Shape{1, 2, 3, 4, 5})) << "as it was before the mistake";
+  EXPECT_EQ(s, (Shape{1, 2, 3, 4, 5})) << "a rejected size changes the shape";
 }
 
 TEST(L01_CoreShape, WithLastReplacesNothingElse) {
@@ -113,11 +113,11 @@ TEST(L01_CoreTiming, OneCallToWarmUpThenUntilBothAreReached) {
   int calls = 0;
   const Timing seven = measure([&] { ++calls; }, 7, 0);
   EXPECT_EQ(seven.repeats, 7);
-  EXPECT_EQ(calls, 8) << "one to warm up";
+  EXPECT_EQ(calls, 8) << "one call warms up";
   calls = 0;
   const Timing first_is_slow =
       measure([&] { std::this_thread::sleep_for(std::chrono::milliseconds(calls++ ? 0 : 300)); }, 3, 0);
-  EXPECT_LT(first_is_slow.median, 0.25) << "the first call counts for nothing";
+  EXPECT_LT(first_is_slow.median, 0.25) << "the first call must not count";
   calls = 0;
   const Timing long_enough = measure(
       [&] {
@@ -149,7 +149,7 @@ TEST(L01_CoreTiming, OfADeviceTheTimeOfOneCall) {
   };
   const Timing t = measure(device, busy);
   EXPECT_GE(t.min, 100e-6);
-  EXPECT_LT(t.min, 500e-6) << "a sample is many calls, of which one takes 100 us";
+  EXPECT_LT(t.min, 500e-6) << "a sample is many calls of 100 us each";
   EXPECT_LE(t.min, t.median);
 }
 

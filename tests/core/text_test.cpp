@@ -34,7 +34,7 @@ TEST(L01_CoreTable, AHeaderAloneAndWrongRows) {
   EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n");
   expect_refused("a row of 1 cells under a header of 2", [&] { t.row({"only one"}); });
   expect_refused("a row of 3 cells under a header of 2", [&] { t.row({"1", "2", "3"}); });
-  EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n") << "what was refused is not there";
+  EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n") << "a rejected row was added";
 }
 
 TEST(L01_CoreTable, WhatIsANumberAndWhatIsNot) {
@@ -155,7 +155,7 @@ TEST(L01_CoreTable, SharesAndNumbers) {
     EXPECT_EQ(number_text(number), text);
 }
 
-// A column stands right only if every cell is a number; a header may be the widest cell.
+// A column is right-aligned only if every cell is a number; the header may be the widest cell.
 TEST(L01_CoreTable, OneWordSetsTheColumnLeft) {
   Table t({"a", "first loss", "c", "d"});
   t.row({"-1", "nan", "7", "1,024"});

@@ -1,4 +1,4 @@
-// UTF-8: every length on both sides, and what is malformed.
+// UTF-8: characters on both sides of every length, and malformed ones.
 #include "src/core/utf8.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(L03_Utf8, OnBothSidesOfEveryLengthAndMalformed) {
                                                                              {"", 0}}) {
     EXPECT_EQ(utf8_length(text), length) << ::testing::PrintToString(text);
     if (length == 0) continue;
-    EXPECT_EQ(utf8_length(text + "\xFF"), length) << "what follows does not matter";
+    EXPECT_EQ(utf8_length(text + "\xFF"), length) << "the bytes behind the character must not matter";
   }
 }
 

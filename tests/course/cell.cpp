@@ -13,11 +13,11 @@ namespace gradus::course {
 
 constexpr int kMemory = 512, kLargestFile = 64;  // MiB
 
-// Where a run may leave files, besides its own folder.
+// Folders outside the cell in which a run may leave files.
 static std::string folders_of_all() { return say(fs::temp_directory_path(), " /dev/shm /var/tmp"); }
 
-// A user id that nobody has, and nothing belongs to: what does later, the run has made. 0: this is not root,
-// and everything runs as the one who grades.
+// An unused user id that owns no process, file or IPC object, so that everything it owns later comes from the
+// run. 0: this process is not root, so the student's code runs as the user of this process.
 static uid_t free_user() {
   if (getuid() != 0) return 0;
   for (uid_t user = 20000 + uid_t(getpid()) % 40000;; ++user)
@@ -28,7 +28,7 @@ static uid_t free_user() {
       return user;
 }
 
-// What nobody can guess, of 64 letters.
+// A key of 64 letters that the student's code cannot guess.
 static std::string new_key() {
   std::random_device draw;
   std::string key;
@@ -51,12 +51,12 @@ Cell::Cell() : user_(free_user()) {
   fs::permissions(work_.path(), fs::perms(0711));
   for (const char* folder : {"tree", "bin", "objects", "answers", "out"})
     fs::create_directory(work_ / folder);
-  fs::permissions(work_ / "out", fs::perms(0700));  // not the student's
+  fs::permissions(work_ / "out", fs::perms(0700));  // closed to the student's code
 }
 Cell::~Cell() {
   if (user_ == 0) return;
   run(say("find ", folders_of_all(), " -user ", user_, " -delete"));
-  run(as_user() + "ipcrm --all");  // shared memory and the like, which outlives whoever made it
+  run(as_user() + "ipcrm --all");  // shared memory etc. outlives the process that made it
 }
 
 std::string Cell::as_user() const {
@@ -70,24 +70,24 @@ Ended Cell::limited(double seconds, const std::string& command) {
   fs::create_directory(scratch);
   fs::permissions(scratch, fs::perms(0700));
   if (user_ != 0 && chown(scratch.c_str(), user_, user_) != 0)
-    throw GraderError("no folder for the student's user");
+    throw GraderError("the student's user cannot own a folder");
   write(out + "/key", key);
   const std::string limits =
       say("timeout -k 1 ", seconds, " prlimit --core=0 --nofile=256 --fsize=", kLargestFile << 20,
           " --data=", kMemory << 20, isolated() ? " --nproc=64 " : " ");
-  // The signal goes to all that the user has in one step: none of them can start another meanwhile. What
-  // another user cannot end may hold the pipes, so their readers have a limit, too.
+  // The signal reaches all processes of the user in one step, so none of them can start a new one meanwhile.
+  // A process that it cannot end may keep the pipes open, so their readers have a time limit, too.
   const std::string end_all = user_ == 0 ? "true" : as_user() + "sh -c 'kill -KILL -1'",
                     reader = say("timeout ", seconds + 9);
   const auto start = std::chrono::steady_clock::now();
-  // 3 is the key; 4 the report, a pipe, so that what was written cannot be changed; 5 what is printed.
+  // File descriptors: 3 the key; 4 the report, a pipe, so that written data cannot be changed; 5 the output.
   run(say("cd ", work_ / "tree", " && exec 3<", out, "/key && { { ", limits, as_user(), environment(scratch),
           command, " 4>&1 >&5 2>&5 5>&-; echo $? >", out, "/code; ", end_all, "; } | ", reader,
           " head -c 8M >", out, "/report; } 5>&1 | { ", reader, " head -c 64K >", out, "/output; ", reader,
           " cat >/dev/null; }"));
   Ended e;
   e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  // Orphans became children of this process. Until they are gone they count among those the user may have.
+  // Orphans became children of this process. Until they are reaped, they count towards the user's --nproc.
   for (int i = 0; i < 500; ++i) {
     const pid_t gone = waitpid(-1, nullptr, WNOHANG);
     if (gone < 0) break;

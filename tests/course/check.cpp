@@ -20,15 +20,16 @@ int show_marks() {
 // ---- the record ---------------------------------------------------------------------------------------
 static const std::string kRecord = "tests/course/checked.txt";
 
-// These files, and the files of tests that they include, and so on.
+// Adds `file` and, recursively, the files of tests/ that it includes.
 static void add_with_includes(const std::string& file, Names& all) {
   if (!fs::exists(file) || !all.insert(file).second) return;
   for (const std::string& line : lines_of(read(file)))
     if (line.starts_with("#include \"tests/")) add_with_includes(after(line, "\"", "\""), all);
 }
 
-// What the exercises of a lesson need: the lesson's sources, its hints, its bugs and the files they change,
-// the files with its marks, the tests that record them with what these include of tests, and its judges.
+// The files that the exercises of a lesson depend on: the lesson's sources, hints and bugs, the files that
+// the bugs change, the files with its marks, its tests with the files of tests/ that they include, its
+// judges.
 static Names needs(const std::string& nn) {
   Names all;
   for (const std::string& file : files({folder_of(nn)}, {".h", ".cpp", ".cu", ".patch"})) {
@@ -47,7 +48,7 @@ static Names needs(const std::string& nn) {
   return all;
 }
 
-// A hash over them and over the lines of the lesson's page that name exercises.
+// A hash of these files and of the lines of the lesson's page that begin an exercise.
 static std::string hash_of(const std::string& nn) {
   std::string lines;
   for (const std::string& line : lines_of(read(page_of(nn))))
@@ -81,17 +82,17 @@ class Check {
   void on_paper(const std::string& nn) {
     const std::string page = page_of(nn), folder = folder_of(nn);
     const std::vector<Exercise> given = exercises_on(page);
-    if (given.empty()) fault(page, ": names no exercise; each begins a line with '- ", nn, ".k '");
+    if (given.empty()) fault(page, ": has no exercise; the line of an exercise begins with '- ", nn, ".k '");
     Names named;
     int points = 0;
     for (const Exercise& e : given) {
       named.insert(e.id);
       points += e.points;
       if (hints_for(e.id, read(folder + "/hints.md")).size() != 3)
-        fault(folder, "/hints.md: exercise ", e.id, " has not the three hints 1. 2. 3.");
+        fault(folder, "/hints.md: exercise ", e.id, " does not have the three hints 1. 2. 3.");
       const std::string judge = "tests/course/" + e.judge + "_" + nn + ".cpp";
       if ((e.judge == "predict" || e.judge == "faster") && !has(read(judge), "\"" + e.id + "\""))
-        fault("exercise ", e.id, ": ", judge, " does not name it, which is to judge it");
+        fault("exercise ", e.id, ": ", judge, " should judge it, but does not contain its id");
     }
     const std::vector<Mutant> known = mutants(nn);
     for (const Mutant& m : known) try {
@@ -108,7 +109,7 @@ class Check {
       if (std::none_of(known.begin(), known.end(),
                        [&](const Mutant& m) { return m.name.starts_with(p.id + "_") && !m.says.empty(); }))
         fault("exercise ", p.id, ": no mutant of it in tests/mutants/", nn,
-              ".txt has a line 'says:', for a usual mistake that its tests name");
+              ".txt has a line 'says:' with the text that its tests print for a usual mistake");
     }
     for (const Recorded& r : tests_)
       if (lesson_of(r.id) == nn && !named.contains(r.id))
@@ -154,7 +155,7 @@ class Check {
   size_t tests() const { return tests_.size(); }
 
  private:
-  // In their order; 08.10 comes behind 08.9.
+  // Sorted by their numbers: 08.10 comes after 08.9.
   std::vector<Place> regions_of(const std::string& nn) const {
     std::vector<Place> found;
     std::copy_if(marks_.places.begin(), marks_.places.end(), std::back_inserter(found),
@@ -177,8 +178,8 @@ class Check {
     tree_.be_like(fresh);
     return true;
   }
-  // The exercises `solved` are, `open` are not. The first of `open` is the one the student is at. False:
-  // nothing can be built.
+  // Judges a tree in which the exercises `solved` are solved and `open` are open; the student works on the
+  // first of `open`. Returns false if the tree cannot be built.
   bool step(const std::string& nn, const Lines& solved, const Lines& open) {
     if (!hand_out_to_tree(nn, open)) return false;
     const std::string where = say("lesson ", nn, ", open: ", joined(open));
@@ -210,18 +211,18 @@ class Check {
   static void tell(const Ran& tests) {
     std::cout << lines_with(tests.output, {"is open", "Failure", "terminate called"}, 3);
   }
-  // With everything solved: all tests, then the bugs to be found, one at a time.
+  // With all exercises solved: runs all tests, then applies the bugs that students find, one at a time.
   void whole_lesson(const std::string& nn) {
     if (const Ran all = tree_.make("test-" + nn); !all.good()) {
       std::cout << lines_with(all.output, {"rror", "FAIL", "***"}, 8);
-      fault("lesson ", nn, ": make test-", nn, " fails where the later lessons are not there");
+      fault("lesson ", nn, ": make test-", nn, " fails in a tree without the later lessons");
     }
     for (const std::string& patch : files({folder_of(nn)}, {".patch"})) {
       const std::string id = fs::path(patch).stem().string().substr(4);  // bug_08.3.patch
       const std::string apply =
           say("cd ", tree_.path(), " && GIT_CEILING_DIRECTORIES=", tree_.path().parent_path(), " git apply ");
       if (const Ran put_in = run(apply + patch); !put_in.good()) {
-        fault("exercise ", id, ": its bug cannot be put in: ", put_in.output);
+        fault("exercise ", id, ": the patch with its bug does not apply: ", put_in.output);
         continue;
       }
       if (const Ran build = tree_.make("build/tests/" + nn); !build.good())
@@ -265,7 +266,7 @@ int check(const Lines& asked, const Names& parts) {
               << seconds.count() << " s" << std::endl;
   }
   std::cout << "checked the exercises of lessons " << joined(numbers) << ": " << check.tests()
-            << " tests record one\n"
+            << " tests record an exercise\n"
             << check.faults() << " faults\n";
   return check.faults() == 0 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// In a small tree that builds: check finds one fault of each kind; mutants meet every fate; a bug is put in
-// and taken out.
+// In a small tree that builds: check finds one fault of each kind, mutants have each possible result, and a
+// bug is put in and taken out.
 #include "tests/course/small_tree.h"
 #include "tests/course/tree.h"
 
@@ -7,7 +7,7 @@ namespace gradus::course {
 
 class CheckedTree : public SmallTree {
  protected:
-  // Two lessons, a Makefile of its own, and a header that stands in for GoogleTest.
+  // Two lessons, a Makefile, and a header in place of GoogleTest.
   CheckedTree() { make(); }
   void make() {
     fs::current_path(base_.path());
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     return "#include \"src/t.h\"\nTEST(L" + id.substr(0, 2) + "_T, Exercise" + id.substr(3) +
            ") {\n  RecordProperty(\"exercise\", \"" + id + "\");\n  EXPECT(" + expression + ");\n}\n";
   }
-  // Exercise 01.3 is a bug, which makes `bugged` of a line of src/c.cpp.
+  // Exercise 01.3 is a bug, which replaces a line of src/c.cpp by `bugged`.
   static void bug(const std::string& bugged) {
     edit("src/t.h", "f2(int);", "f2(int), f3(int);");
     write("src/c.cpp", "#include \"src/t.h\"\nint f3(int x) {\n  return x;\n}\n");
@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     write("lessons/01_a/bug_01.3.patch",
           run("diff -u --label a/src/c.cpp --label b/src/c.cpp src/c.cpp build/bugged").output);
   }
-  // In src/b.cpp, `to` in place of the line `from`.
+  // A mutant that replaces the line `from` of src/b.cpp by `to`.
   static void mutant(const std::string& name, const std::string& from, const std::string& to) {
     add("tests/mutants/01.txt", name + ": kind: what is wrong\nsrc/b.cpp\n-" + from + "\n+" + to + "\n\n");
   }
@@ -134,11 +134,11 @@ TEST_F(CheckedTree, FaultsOnPaperAreFound) {
   edit("lessons/01_a/README.md", "- 01.2 *fill in*\n", "");
   expect_fault("exercise 01.2 is in the sources and not on the page");
   edit("lessons/01_a/hints.md", "3. c", "");
-  expect_fault("exercise 01.2 has not the three hints");
+  expect_fault("exercise 01.2 does not have the three hints");
   edit("lessons/01_a/README.md", "predict", "predict the number");
-  expect_fault("exercise 01.3: tests/course/predict_01.cpp does not name it");
+  expect_fault("exercise 01.3: tests/course/predict_01.cpp should judge it, but does not contain its id");
   edit("lessons/01_a/README.md", "predict", "make it faster");
-  expect_fault("exercise 01.3: tests/course/faster_01.cpp does not name it");
+  expect_fault("exercise 01.3: tests/course/faster_01.cpp should judge it");
   edit("lessons/01_a/README.md", "*\n", "*, 7 points: x\n");
   expect_fault("no row '| 01 | minutes | 21 |', the points of lessons/01_a/README.md");
   edit("tests/mutants/01.txt", "01.2_three", "01_three");
@@ -166,7 +166,7 @@ TEST_F(CheckedTree, FaultsOfWhatIsBuiltAreFound) {
   expect_fault("lesson 01, open: 01.1 01.2: the tree does not build");
   write("tests/c_test.cpp", test_of("01.4", "fopen(\"lessons/02_b/p.h\", \"r\")"));
   add("lessons/01_a/README.md", "- 01.4 *x*\n");
-  expect_fault("make test-01 fails where the later lessons are not there");
+  expect_fault("make test-01 fails in a tree without the later lessons");
   bug("  return x * 1;");
   expect_fault("exercise 01.3: with its bug, its test passes");
   bug("  return y;");
@@ -185,7 +185,8 @@ TEST_F(CheckedTree, MutantsAreKilledOrSurvive) {
   expect({"check", "01"}, 0, "0 faults");
   mutant("01_alive", "int f2(int x) {", "int f2(const int x) {");
   expect({"mutants", "01"}, 1,
-         "lesson 01: 4 of 5 mutants killed\n  01_alive survives: no reason is given\n  the least is 95 %");
+         "lesson 01: 4 of 5 mutants killed\n  01_alive survives: no reason is given\n  at least 95 % must "
+         "be killed");
   edit("tests/mutants/01.txt", "01_alive: kind: what is wrong\n",
        "01_alive: kind: what is wrong\nsurvives: it is the same\n");
   expect({"mutants", "01"}, 1, "01_alive survives: it is the same");
@@ -203,14 +204,14 @@ TEST_F(CheckedTree, MutantsThatCannotBeJudgedAreNamed) {
   mutant("01_wrong_syntax", kResult, "  retrun the_sum_01_2;");
   mutant("01_elsewhere", "  const int another = x + 2;", "  const int the_sum_01_2 = x + 3;");
   expect({"mutants", "01"}, 1, "01_wrong_syntax: error does not compile");
-  EXPECT_TRUE(has(said, "01_elsewhere: error does not apply: its old text does not stand in src/b.cpp") &&
+  EXPECT_TRUE(has(said, "01_elsewhere: error does not apply: its old text is not in src/b.cpp") &&
               has(said, "2 could not be judged"))
       << said;
   write("tests/mutants/01.txt", "");
   mutant("01_which", kSum, "  const int the_sum_01_2 = x + 3;");
   add("src/b.cpp", "#if 0\n" + kSum + "\n#endif\n");
   expect({"mutants", "01"}, 1,
-         "01_which: error does not apply: its old text stands more than once in src/b.cpp");
+         "01_which: error does not apply: its old text occurs more than once in src/b.cpp");
   expect({"mutants", "01_none"}, 2,
          "there is no mutant 01_none; write NN for all of a lesson (there are 01)");
   write("tests/a_test.cpp", test_of("01.1", "f1(1) == 5"));
@@ -218,7 +219,7 @@ TEST_F(CheckedTree, MutantsThatCannotBeJudgedAreNamed) {
 }
 
 TEST_F(CheckedTree, AMutantMayChangeSeveralFiles) {
-  // Lines that stay, and lines that only come or go.
+  // With context lines, and with lines that are only added or only removed.
   write("tests/mutants/01.txt", "01_two: kind: two\nsrc/b.cpp\n-" + kSum +
                                     "\n+  const int y = 3;\n+  const int the_sum_01_2 = x + y;\nsrc/a.cpp\n  "
                                     " const int the_sum_01_1 = x + 1;\n-  return the_sum_01_1;\n");

@@ -1,5 +1,5 @@
-// What the program `course` can do; course.cpp says how each is called. What is said goes to std::cout; the
-// result is the exit code: 0, 1 (something does not hold), and 2 by a Refusal.
+// The commands of the program `course`; course.cpp says how each is called. They print to std::cout and
+// return the exit code: 0, or 1 if a check failed. A Refusal gives the exit code 2.
 #pragma once
 #include <string>
 
@@ -8,66 +8,66 @@
 namespace gradus::course {
 
 // ---- for students -------------------------------------------------------------------------------------
-// Judges the exercises of lesson NN, or one, NN.k (make test-08, make test-08.2). Each is judged by its own
-// tests, in a program and a process of their own: what is open in a loop of several threads, or crashes, ends
-// no other's. What each is, passed, failed (with what) or open, is said and kept for `make progress`. With NN
-// the other tests of the lesson follow. What is open is no failure.
+// Judges the exercises of lesson NN, or the exercise NN.k (make test-08, make test-08.2). The tests of each
+// exercise run as a separate program, so a crash, or an open exercise within a parallel loop, does not end
+// the tests of the others. Prints for each whether it passed, failed (and how) or is open, and keeps the
+// result for `make progress`. With NN the other tests of the lesson follow. An open exercise is not a
+// failure.
 int test(const std::string& what);
-// The next of the three hints for an exercise; after the third, all of them. build/hints has a line for each
-// shown.
+// Prints the next of the three hints for an exercise; after the third, all of them. build/hints has one line
+// per shown hint.
 int hint(const std::string& id);
-// What of all exercises is solved, on one screen, from build/progress.tsv.
+// Prints the states of all exercises on one screen, from build/progress.tsv.
 int progress();
-// Runs a program predict_NN on the lesson's answers.txt, or faster_NN, and keeps how each exercise went.
+// Runs the program predict_NN on the lesson's answers.txt, or faster_NN, and keeps the result per exercise.
 int predict(const std::string& nn, const std::string& program, std::string student);
 int faster(const std::string& command);
-// Puts a mutant of lesson NN into the tree, for a student to find; with `undo` takes it out. A `seed` always
-// chooses the same.
+// Puts a mutant of lesson NN into the tree, for a student to find; with `undo` takes it out. The same `seed`
+// always chooses the same mutant.
 int bug(const std::string& nn, bool undo, const std::string& seed);
 
 // ---- for teachers -------------------------------------------------------------------------------------
-// Writes the tree that is handed out for one lesson ("08", or "all") to the folder `out`, empty or not there.
-// It is made of the files that git tracks, as they are in the working tree:
+// Writes the tree that is handed out for one lesson ("08", or "all") to the folder `out`, which is empty or
+// does not exist. The tree has the files that git tracks, in their state in the working tree:
 //   lessons before NN    solved
 //   lesson NN            every exercise open: its stub in place of its solution
-//   lessons after NN     not there, nor their tests, nor their rows in the lists of lessons
+//   lessons after NN     left out, with their tests and their rows in the lists of lessons
 // With "all", every exercise of every lesson is open. The tree is one git commit without a history: two runs
-// on the same files give the same commit. A line of an open solution that stands somewhere in the tree is a
-// leak, and the tree is not handed out.
+// on the same files give the same commit. A line of an open solution anywhere in the tree is a leak; the tree
+// is then not handed out.
 int student(const std::string& lesson, const std::string& out);
-// The same, with these exercises open. Returns what is to be said.
+// The same, with these exercises open. Returns a summary to print.
 std::string hand_out(const std::string& lesson, const std::string& out, const Names& open);
 
-// Proves for each exercise of these lessons (none: all) that a student can be given it; each fault is a line.
-//   on paper   the marks are right; the id is on the lesson's page; it has three hints, a test that records
-//              it, and a mutant that the test names (`says:`); what is to be predicted or made faster is
-//              judged by predict_NN or faster_NN; every mutant's old text stands once in its file
-//   built      in the tree that is handed out, where later lessons are not there: with the exercise and
-//              those after it open, its test fails and names it, and the tests of those before it pass;
-//              with it solved too, its test passes; with all solved, `make test-NN` passes; with a bug that
-//              is to be found put in, the tree builds and the bug's test fails
-//   mutants    of the lines of its exercises (tests/mutants/NN.txt) are all killed by the lesson's tests,
-//              and named where they say so
-// `parts` names those after the first. A lesson without a fault is kept as checked, in
-// tests/course/checked.txt.
+// Checks that each exercise of these lessons (none: all) can be handed out; prints one line per fault.
+//   on paper   the marks are correct; the id is on the lesson's page; the exercise has three hints, a test
+//              that records it, and a mutant that the test names (`says:`); predict_NN or faster_NN judges
+//              exercises to predict or to make faster; each mutant's old text is in its file exactly once
+//   built      in the tree that is handed out, without later lessons: with the exercise and those after it
+//              open, its test fails and names it, and the tests of those before it pass; once it is solved,
+//              its test passes; with all solved, `make test-NN` passes; with the patch of a bug that students
+//              find, the tree builds and the bug's test fails
+//   mutants    the lesson's tests kill all mutants of its exercises (tests/mutants/NN.txt), and print the
+//              text of `says:`
+// `parts` chooses among the last two. A lesson without a fault is recorded in tests/course/checked.txt.
 int check(const Lines& lessons, const Names& parts);
-// The lessons that are not as `check` last found them good, a line each.
+// Prints the lessons that changed since `check` last found no fault in them, one per line.
 int changed();
-// Do the tests of a lesson notice when its code is wrong? Of these lessons (none: all), or of those that are
-// named, each mutant is put into a tree of its own, build/mutants/tree, and the tests of its lesson (L02_…)
-// run until one fails, crashes or takes far too long: killed. Those of its exercise come first, then the
-// quick programs. 1 if of a lesson fewer than 95 % are killed, one cannot be judged, or the tests fail
-// without any.
+// Do the tests of a lesson fail when its code is wrong? Puts each mutant of these lessons (none given: all),
+// or each mutant that is named, into the separate tree build/mutants/tree, and runs the tests of its lesson
+// (L02_…) until one fails, crashes or takes far too long: then the mutant is killed. The tests of its
+// exercise run first, then those that killed earlier mutants. Returns 1 if fewer than 95 % of a lesson's
+// mutants are killed or one cannot be judged; refuses if the tests fail without a mutant.
 int judge_mutants(const Lines& what);
-// The exercises in the sources, "exercise NN.k FILE:LINE", and what is wrong with their marks.
+// Prints the exercises in the sources, "exercise NN.k FILE:LINE", and the faults of their marks.
 int show_marks();
 
-// Points for what a student handed in for one lesson, in the file `out` and, beside it, results.json
-// (Gradescope), junit.xml and autolab.txt; grade.cpp says how.
+// Grades a student's submission for one lesson; grade.cpp says how. Writes the points to the file `out` and,
+// in the same folder, to results.json (Gradescope), junit.xml and autolab.txt.
 int grade(const std::string& lesson, const std::string& submission, std::string out,
           const std::string& student);
 
-// `course COMMAND WORD…`, as make calls it, from the root of the tree; the exit code.
+// Runs `course COMMAND WORD…`, as make calls it, from the root of the tree; returns the exit code.
 int main_of(const Lines& words);
 
 }  // namespace gradus::course

@@ -1,4 +1,4 @@
-// course: what a course of gradus is taught with; make calls it (course.mk), from the root of the tree.
+// course: the tools for teaching a course with gradus. make calls it (course.mk) from the root of the tree.
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -8,7 +8,7 @@
 
 namespace gradus::course {
 
-// `at(k)`: the k-th word behind the command, "" if it is not there.
+// `at(k)`: the k-th word after the command, "" if there are fewer.
 struct Call {
   Lines words;
   std::string at(size_t k) const { return k < words.size() ? words[k] : ""; }
@@ -43,7 +43,7 @@ static const std::map<std::string, std::function<int(const Call&)>> kCommands{
 int main_of(const Lines& words) {
   const auto command = kCommands.find(words.empty() ? "" : words[0]);
   try {
-    if (command == kCommands.end()) refuse("make calls it; `make help` says what there is");
+    if (command == kCommands.end()) refuse("make calls this program; `make help` lists the commands");
     return command->second({{words.begin() + 1, words.end()}});
   } catch (const Refusal& r) {
     std::cerr << (words.empty() ? "course" : words[0]) << ": " << r.what() << "\n";

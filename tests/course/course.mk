@@ -1,7 +1,7 @@
-# course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
+# course.mk: the targets for teaching a course, part of the Makefile, whose head says what each target is for.
 .PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks
 
-# The program `course` is compiled as one file and without optimization, in seconds; it needs nothing of the engine.
+# The program `course` does not use the engine. It is compiled as one file without optimization, which takes seconds.
 TOOL     := $(BUILD)/course/course
 TOOL_OBJ := $(BUILD)/obj/course.o
 TOOL_SRC := $(patsubst %,$(COURSE)/%.cpp,text tree trees student check mutants report progress feedback grade_reports cell graded_build grade course)
@@ -13,7 +13,7 @@ $(TOOL): $(COURSE)/main.cpp $(TOOL_OBJ)
 	@mkdir -p $(@D)
 	@$(CXX) -I. $(CXXFLAGS) -O0 $^ $(LDLIBS) -o $@
 $(BUILD)/tests/course_test $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(wildcard $(COURSE)/*_test.cpp)): $(TOOL_OBJ)
-# course COMMAND: calls it, with what else must be there first.
+# $(call course,COMMAND,NEEDS): runs a command after setup.sh has installed NEEDS.
 course = @$(SETUP) compiler json $(2) && $(MAKE) -s $(TOOL) && CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(TOOL) $(1)
 
 student:
@@ -38,14 +38,14 @@ check-course:
 	@$(BUILD)/course/faster_selftest
 	$(call course,check $(ASKED))
 
-# The questions of a lesson, and their judge: STUDENT=name says whose, the first time.
+# Writes the questions of a lesson for STUDENT=name (default: git's user.email); after that, judges the answers.
 predict-%:
 	@$(if $(wildcard $(COURSE)/predict_$*.cpp),,echo 'lesson $* has nothing to predict'; exit 2)
 	@$(SETUP) $(WANTED)
 	@$(MAKE) $(BUILD)/course/predict_$*
 	$(call course,predict $* $(BUILD)/course/predict_$* '$(STUDENT)')
 
-# Your kernel beside the given one.
+# Compares your kernel with the given one.
 faster-%:
 	@$(if $(wildcard $(COURSE)/faster_$*.cpp),,echo 'lesson $* has nothing to make faster'; exit 2)
 	@$(SETUP) $(WANTED)
@@ -70,8 +70,8 @@ $(BUILD)/course/grade_check: $(COURSE)/grade_check.cpp $(TOOL_OBJ)
 	@mkdir -p $(@D)
 	@$(CXX) -I. $(CXXFLAGS) -O0 $^ $(LDLIBS) -o $@
 
-# For grade.sh, all objects in one library, TO, but those of the files WITHOUT; beside these, the files of a folder
-# are compiled one by one.
+# For graded_build.cpp: all objects, except those of the files WITHOUT, as the library TO. The other files in the
+# folders of WITHOUT are compiled one by one.
 object_of = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:%.cu=$(BUILD)/obj/emu/%.o))
 OPENED    = $(sort $(foreach f,$(WITHOUT),$(if $(filter %.cu,$(f)),emu/)$(call folders_of,$(f))))
 REST      = $(filter-out $(OPENED:%=$(BUILD)/obj/%.o) $(call object_of,$(WITHOUT)), \
@@ -80,14 +80,14 @@ grade-rest: $$(REST)
 	@rm -f $(TO)
 	@ar rcs $(TO) $^
 
-# A test program with a student's file in it, for grade.cpp. The first of the objects has the grader's main.
+# For graded_build.cpp: links a test program with a student's file. The first object has the grader's main.
 grade-link:
 	@$(CXX) $(LINKED) $(LDLIBS) -lgtest -o $(TO)
 
 bug-%:
 	$(call course,bug '$*' '$(if $(filter 1,$(UNDO)),undo)' '$(SEED)')
 
-# Programs of a course: tests/course/NAME.cpp -> build/course/NAME; predict_NN and faster_NN share a file each.
+# Programs of a course: tests/course/NAME.cpp -> build/course/NAME. All predict_NN share predict.cpp, all faster_NN faster.cpp.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $$(call of_lessons,tests/course/$$*.cpp) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'

@@ -14,10 +14,10 @@
 
 namespace gradus::faster {
 
-// Numbers of one dtype between two zones that nobody may write to.
+// Numbers of one dtype between two guard zones, which a kernel must not write.
 class Guarded {
  public:
-  // `shift` elements past an address that vectors like.
+  // The numbers begin `shift` elements after a multiple of 64 bytes.
   Guarded(DType t, std::vector<double> values, int64_t shift)
       : t_(t),
         n_(int64_t(values.size())),
@@ -65,7 +65,7 @@ static std::string say(const Parts&... parts) {
   return text.str();
 }
 
-// What a run has left: every element within `share` of what is allowed, and nothing written elsewhere.
+// Fails unless every error is at most `share` of the allowed error and the guard zones are unchanged.
 static void expect_right(const Contest& c, const std::string& where, RowShape s, DType t, const Guarded& got,
                          const std::function<double(int64_t)>& expected, double share = 1) {
   for (int64_t i = 0; i < got.size(); ++i) {
@@ -73,7 +73,7 @@ static void expect_right(const Contest& c, const std::string& where, RowShape s,
     if (!(std::abs(got[i] - want) <= allowed))
       fail(where, ": element ", i, ": expected ", want, ", got ", got[i], ", allowed error ", allowed);
   }
-  if (!got.guards_hold()) fail(where, ": it writes before or behind the result");
+  if (!got.guards_hold()) fail(where, ": your kernel writes before or behind the result");
 }
 
 static std::vector<double> random(int64_t n, double size, Rng& rng) {
@@ -102,10 +102,11 @@ static void judge_ragged(const Contest& c, RowShape s, DType t, Write write, Rng
   };
   expect_right(c, where, s, t, out, expected);
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].values() != before[i] || !inputs[i].guards_hold()) fail(where, ": it changes an input");
+    if (inputs[i].values() != before[i] || !inputs[i].guards_hold())
+      fail(where, ": your kernel changes an input");
 }
 
-// How many times as much the given one spends, the median of all turns.
+// The cost of the given kernel / the cost of the student's kernel, the median of all alternating runs.
 static double measure_in_turns(const Contest& c, Rng& rng) {
   const RowShape s = c.timed;
   const int64_t n = s.rows * s.cols;
@@ -136,7 +137,7 @@ static double judge(const Contest& c, Rng& rng) {
   return measure_in_turns(c, rng);
 }
 
-// What is printed of an exercise; faster.sh reads it. Of several entries the one counts that gains least.
+// The printed result of an exercise, which `course faster` reads. Of several entries the slowest counts.
 static std::string verdict(const std::string& exercise, const std::vector<Contest>& contests, Rng& rng) {
   std::string text = "open: nothing was replaced";
   double least = INFINITY;
@@ -145,8 +146,7 @@ static std::string verdict(const std::string& exercise, const std::vector<Contes
     try {
       const double ratio = judge(c, rng);
       if (ratio < least)
-        text =
-            say("right; ", number_text(ratio), " ", c.gain, " (", c.op, ", median of ", c.turns, " turns)");
+        text = say("right; ", number_text(ratio), " ", c.gain, " (", c.op, ", median of ", c.turns, " runs)");
       least = std::min(least, ratio);
     } catch (const Error& e) {
       return say("wrong: ", e.what());
@@ -157,9 +157,9 @@ static std::string verdict(const std::string& exercise, const std::vector<Contes
 
 static int faster(int argc, char** argv, const std::vector<std::string>& exercises,
                   std::vector<Contest> (*contests)()) {
-  Args args(argc, argv, "faster", "is your kernel right, and how fast is it beside the given one?");
+  Args args(argc, argv, "faster", "is your kernel right, and how fast is it compared with the given one?");
   const auto seed =
-      uint64_t(args.integer("seed", int64_t(std::random_device()()), "of the random inputs", 0, INT64_MAX));
+      uint64_t(args.integer("seed", int64_t(std::random_device()()), "seed of the inputs", 0, INT64_MAX));
   args.done();
   Context context("cpu");
   Rng rng(seed, 0);

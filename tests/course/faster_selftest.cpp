@@ -1,4 +1,5 @@
-// The self-test of faster: a kernel that is right is accepted, and each way to be wrong is refused and named.
+// The self-test of faster: a right kernel is accepted; each kind of wrong kernel is rejected, with its
+// reason.
 #include <cmath>
 #include <iostream>
 #include <sstream>
@@ -7,7 +8,7 @@
 
 namespace gradus::faster {
 
-// y = 2 x, with a slip wherever `fault` says so.
+// y = 2 x, with the error that `fault` selects.
 enum class Fault {
   None,
   Everywhere,
@@ -85,7 +86,8 @@ static bool says(Fault f, int code, const std::string& text) {
   const int got = run(1, argv, {"00.1"}, contests);
   std::cout.rdbuf(before);
   const bool good = got == code && said.str().find(text) != std::string::npos;
-  if (!good) std::cout << "self-test of faster: exit code " << got << ", not: " << text << "\n" << said.str();
+  if (!good)
+    std::cout << "self-test of faster: exit code " << got << "; expected: " << text << "\n" << said.str();
   return good;
 }
 

@@ -1,4 +1,4 @@
-// What a student is told of tests, and hints.
+// What make test-NN and make hint-NN.k print.
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -16,7 +16,7 @@ namespace gradus::course {
 // ---- make test-NN -------------------------------------------------------------------------------------
 namespace {
 
-// Where the exercises of a lesson stand in this tree, and whether they are still to be done.
+// The places of a lesson's exercises in this tree, and whether they are open.
 struct Spot {
   std::string place;
   bool open = false;
@@ -40,20 +40,20 @@ std::map<std::string, Spot> spots_of(const std::string& nn) {
   return spots;
 }
 
-using TestsById = std::map<std::string, std::vector<Recorded>>;  // of one lesson, by exercise
+using TestsById = std::map<std::string, std::vector<Recorded>>;  // of one lesson; the keys are exercises
 
-// The exercise that a sentence says is open; "" if it says none.
+// The exercise that a message reports as open; "" if none.
 std::string open_in(const std::string& words) {
   const std::string sentence = open_sentence(words);
   return after(sentence, "exercise ", " ");
 }
 
-// Of two messages the one that names an exercise that is open, then a usual mistake, then an element.
+// The message of the highest rank is shown: one with an open exercise, a usual mistake, or an element.
 int rank(const std::string& words) {
   return !open_in(words).empty() ? 3 : has(words, kUsualMistake) ? 2 : has(words, "element");
 }
 
-// What the tests of a run said, by their names; "" where they passed.
+// The failures of a run's tests, by their names; "" for a test that passed.
 using Results = std::map<std::string, std::string>;
 
 Results run_tests(const std::string& program, const std::string& filter, const std::string& instead) {
@@ -67,11 +67,11 @@ Results run_tests(const std::string& program, const std::string& filter, const s
     if (!r.failure.empty() && (said.empty() || rank(r.failure) > rank(said))) said = r.turn + r.failure;
   }
   if (!results.empty() || (ran.good() && fs::exists(report))) return results;
-  // It ended before it could report.
+  // The program ended before it wrote the report.
   const size_t last = ran.output.rfind("[ RUN      ] ");
   const std::string during = last == std::string::npos ? "" : after(ran.output.substr(last), "] ");
   const std::string how =
-      ran.code == 139   ? "at an address that is not the program's (a null pointer, or an index far outside)"
+      ran.code == 139   ? "by an access outside its memory (a null pointer, or an index far out of range)"
       : ran.code == 134 ? "by abort()"
                         : say("with exit code ", ran.code);
   const std::string open = open_sentence(ran.output),
@@ -82,7 +82,7 @@ Results run_tests(const std::string& program, const std::string& filter, const s
   return results;
 }
 
-// What is said of one exercise.
+// The state of one exercise, and what is printed.
 struct Verdict {
   std::string state, detail;
 };
@@ -103,7 +103,7 @@ Verdict judge(const std::string& id, const std::vector<Recorded>& tests, const R
   return {"open", mine_is_open ? where : "its test needs " + other + ", which is open; your lines: " + where};
 }
 
-// The other tests of a lesson.
+// Prints the results of a lesson's other tests; returns whether one fails.
 int tell_others(const std::string& nn, const Results& results, const TestsById& tests) {
   int good = 0, open = 0, failing = 0;
   for (const auto& [test, said] : results) {
@@ -119,7 +119,7 @@ int tell_others(const std::string& nn, const Results& results, const TestsById& 
       std::cout << " FAILS: " << said << "\n";
     }
   }
-  if (failing > 5) std::cout << "and more: " << failing - 5 << "; the log is build/tests/" << nn << ".log\n";
+  if (failing > 5) std::cout << failing - 5 << " more FAIL; the log is build/tests/" << nn << ".log\n";
   std::cout << good << " passed";
   if (failing > 0) std::cout << ", " << failing << (failing == 1 ? " FAILS" : " FAIL");
   if (open > 0) std::cout << ", " << open << " open (they wait for exercises)";
@@ -127,8 +127,8 @@ int tell_others(const std::string& nn, const Results& results, const TestsById& 
   return failing > 0;
 }
 
-// The exercises to judge: of a lesson those that its tests judge; a bug that is to be found, when it is asked
-// for.
+// The exercises to judge: of a lesson those that its tests judge; a bug that students find only when it is
+// asked for.
 Lines to_judge(const std::string& what, const TestsById& tests) {
   const std::string nn = lesson_of(what);
   Lines ids;
@@ -141,14 +141,14 @@ Lines to_judge(const std::string& what, const TestsById& tests) {
   }
   if (what == nn) return ids;
   for (const auto& [id, list] : tests) ids.push_back(id);
-  refuse("no test judges an exercise ", what, "; those of lesson ", nn, " are ", joined(ids));
+  refuse("no test judges an exercise ", what, "; the tests of lesson ", nn, " judge ", joined(ids));
 }
 
 bool build(const Lines& programs) {
   return std::system(("make counted GOALS='" + joined(programs) + "'").c_str()) == 0;
 }
 
-// Says and records how each exercise is; whether none fails. `hash`: of the sources before they were built.
+// Prints and records the state of each exercise; returns whether none fails. `hash`: of the built sources.
 bool judge_exercises(const std::string& nn, const Lines& ids, TestsById& tests, const std::string& hash) {
   const auto spots = spots_of(nn);
   std::map<std::string, Lines> in;  // a state

@@ -1,5 +1,5 @@
-// What a student is told. In a small tree of two lessons, whose test programs are scripts that write reports
-// as GoogleTest does, each thing that can happen is planted.
+// What the tools print for students, for each possible result. The test programs of this small tree of two
+// lessons are scripts that write reports as GoogleTest does.
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -9,8 +9,8 @@ namespace gradus::course {
 
 class Feedback : public SmallTree {
  protected:
-  // Lesson 01 has 01.1 and 01.2 to fill in, 01.3 to predict, and a bug 01.4; lesson 02 has 02.1. All of it
-  // passes.
+  // Lesson 01 has 01.1 and 01.2 to fill in, 01.3 to predict, and a bug 01.4; lesson 02 has 02.1. All tests
+  // pass.
   Feedback() {
     for (const std::string folder : {"kernels", "lessons/01_a", "lessons/02_b"})
       write(folder + "/main.cpp", "");
@@ -33,8 +33,8 @@ class Feedback : public SmallTree {
   static std::string test_of(const std::string& suite, const std::string& name, const std::string& id) {
     return "TEST_P(" + suite + ", " + name + ") {\n  RecordProperty(\"exercise\", \"" + id + "\");\n}\n";
   }
-  // What the tests say: the failure of each, none for the others. Programs that are to `die` say that, and
-  // end.
+  // The failure of each test, "" for one that passes. With `dies`, the program of lesson 01 prints this text
+  // and ends early.
   struct Plan {
     std::string x = "", y = "", bug = "", other = "", dies = "";
   };
@@ -114,7 +114,7 @@ TEST_F(Feedback, OneExerciseAlone) {
   EXPECT_TRUE(ends_with("lesson 01: 0 of 1 exercise passed, 1 FAILS (01.4)")) << said;
   expect({"test", "01.1"}, 0, "lesson 01: 1 of 1 exercise passed (01.1)");
   expect({"test", "01.3"}, 2, "exercise 01.3 is judged by make predict-01");
-  expect({"test", "01.9"}, 2, "no test judges an exercise 01.9; those of lesson 01 are 01.1 01.2 01.4");
+  expect({"test", "01.9"}, 2, "no test judges an exercise 01.9; the tests of lesson 01 judge 01.1 01.2 01.4");
   expect({"test", "03"}, 2, "there is no lesson 03; the lessons are 01 02");
 }
 
@@ -134,7 +134,7 @@ TEST_F(Feedback, ProgressShowsWhatIsSolvedAndWhatIsStale) {
     add(file, "int y;\n");
     expect({"progress"}, 0, "01.1 stale      01.2 stale");
     EXPECT_TRUE(ends_with(
-        "0 of 35 points; stale: the sources changed since; make test-NN, or predict-NN, judges anew"))
+        "0 of 35 points; stale: the sources changed later; make test-NN, or predict-NN, judges again"))
         << said;
     expect({"test", "01"}, 1, "");
   }

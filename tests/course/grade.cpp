@@ -1,7 +1,9 @@
-// Grades what a student handed in. Each exercise is linked from the student's file and the solved rest, so
-// none fails for another's sake, and runs in processes of its own with limits. It has passed if GoogleTest's
-// own report (grade_main.cpp) says that exactly the tests passed that pass with the solution.
-//   As root, all that is the student's runs as a user without rights; else "isolated" is false in the report.
+// Grades a student's submission. The test program of each exercise is linked from the student's file and the
+// solved rest, so no exercise fails because of another, and runs in its own processes with limits. An
+// exercise has passed if GoogleTest's report (grade_main.cpp) says that the same tests passed as with the
+// solution.
+//   If the grader runs as root, the student's code runs as a user without privileges; else "isolated" is
+// false in the report.
 
 #include <algorithm>
 #include <iostream>
@@ -17,7 +19,7 @@ namespace gradus::course {
 
 namespace {
 
-// What comes in as one line of printable characters, at most so many.
+// The text as one line of at most `most` printable characters.
 std::string printable(std::string text, size_t most) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
@@ -69,7 +71,7 @@ class Grader {
 
   void judge(Row& row, const Ended& ended, const Names& expected, double solved) const {
     const std::string open = "exercise " + row.exercise.id + " is open", failure = failure_in(ended.report);
-    std::string said;  // last
+    std::string said;  // the last line of the output
     for (const std::string& line : lines_of(ended.output))
       if (!line.empty() && !line.starts_with("[") && !line.starts_with("Note:")) said = line.substr(0, 120);
     const Names passed = passed_in(ended.report);
@@ -90,7 +92,7 @@ class Grader {
       row.state = has(said, "std::bad_alloc") ? "memory" : "crashed";
       const std::string how = ended.code > 128 ? say("signal ", ended.code - 128) : say("exit ", ended.code);
       row.message =
-          say("ended before its tests were through (", how, ")", said.empty() ? "" : "; it said: " + said);
+          say("ended before all its tests had run (", how, ")", said.empty() ? "" : "; last output: " + said);
     }
   }
 
@@ -104,7 +106,7 @@ class Grader {
     for (const auto& [program, tests] : programs) {
       const std::string filter = " --gtest_filter=" + shell_word(filter_of(tests));
       const fs::path solution = cell_ / ("bin/" + replaced(program, "/", "_")),
-                     theirs = cell_ / "bin/student";
+                     submitted = cell_ / "bin/student";
       if (const std::string error = fs::exists(solution) ? "" : build_.link(program, solution, "");
           !error.empty())
         throw GraderError(program + " cannot be linked: " + error);
@@ -113,19 +115,18 @@ class Grader {
       if (!solved.good() || expected.empty())
         throw GraderError(say("exercise ", id, " does not pass with the solution: exit ", solved.code, " ",
                               failure_in(solved.report)));
-      if (const std::string error = build_.link(program, theirs, id); !error.empty()) {
+      if (const std::string error = build_.link(program, submitted, id); !error.empty()) {
         row.state = "not_built", row.message = error;
         return;
       }
-      const Ended ended = cell_.limited(10 * int(solved.seconds) + 10, theirs.string() + filter);
+      const Ended ended = cell_.limited(10 * int(solved.seconds) + 10, submitted.string() + filter);
       row.seconds += ended.seconds;
       judge(row, ended, expected, solved.seconds);
       if (row.state != "passed") return;
     }
   }
 
-  // The answers are judged by the program predict_NN. It prints "02.5: failed: 2 of 4 right, 1 wrong, 1
-  // open".
+  // The program predict_NN judges the answers. It prints "02.5: failed: 2 of 4 right, 1 wrong, 1 open".
   void predict(Row& row) {
     const fs::path answers = cell_ / "answers/answers.txt";
     if (const Problem problem = build_.take(folder_of(nn_) + "/answers.txt", answers);
@@ -157,7 +158,7 @@ int grade(const std::string& lesson, const std::string& submission, std::string 
           const std::string& student) {
   if (lesson.empty()) refuse("LESSON is missing; write LESSON=NN");
   folder_of(lesson);
-  if (submission.empty()) refuse("SUBMISSION is missing, the folder with what the student handed in");
+  if (submission.empty()) refuse("SUBMISSION is missing, the folder with the student's files");
   if (!fs::is_directory(submission)) refuse("there is no folder ", submission);
   if (out.empty()) out = "build/grade/grade.json";
   const std::string name = replaced(replaced(printable(student, 80), "\"", ""), "\\", "");

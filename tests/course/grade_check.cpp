@@ -1,7 +1,7 @@
-// grade_check [NN…]: grades submissions of which is known what they deserve (make check-grade).
-//   hostile   to lesson 02: each does in its own way what must not be; no other exercise may suffer
+// grade_check [NN…]: grades submissions whose right grades are known (make check-grade).
+//   hostile   for lesson 02: each does something forbidden; no other exercise may lose points for it
 //   lessons   for each lesson NN (by default all): solved, it has all points; an open exercise loses its own
-// No submission is stored: each is made of the solved files, without their marks.
+// No submission is stored: each is made from the solved files, without their marks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class GradeCheck {
     grader_error();
   }
 
-  // The solution has all points; each exercise that is open loses its own.
+  // The solution has all points; each exercise that is open loses only its own points.
   void lesson(const std::string& nn) {
     const double start = now();
     Lines ids;
@@ -70,7 +70,7 @@ class GradeCheck {
   void solve(const Names& open, const Names& files) {
     for (const std::string& file : files) write(sub() / file, as_student(read(file), open));
   }
-  // tanh.cpp, solved, with `body` at the start of its backward function and `top` above all.
+  // tanh.cpp, solved, with `body` at the start of its backward function and `top` at the top of the file.
   void with(const std::string& body, const std::string& top = "") {
     fresh();
     solve({}, {kTanh, kLinear});
@@ -95,7 +95,7 @@ class GradeCheck {
     return {};
   }
 
-  // Grades: 02.2 has this state. 02.3, if it was handed in, was handed in well, and 02.1 was not.
+  // Grades and expects this state of 02.2; 02.3 passes if it is handed in, and 02.1 is not handed in.
   void expect(const std::string& what, const std::string& state) {
     const double start = now();
     const bool linear = fs::exists(sub() / kLinear) || fs::exists(sub() / "linear.cpp");
@@ -114,14 +114,14 @@ class GradeCheck {
     if (sum != report_.value("total", -1)) fail(what, ": the total is not the sum of the rows");
     if (code != 0) fail(what, ": the exit code is ", code);
     if (getuid() == 0 && !report_.value("isolated", false)) fail(what, ": it was not isolated");
-    // The grader's folder is gone; a process whose program was in it would be left over.
+    // The grader's folder is gone, so a process that is left over has a deleted program.
     if (run("ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F /.course. | grep -F '(deleted)'").good())
-      fail(what, ": something of it still runs");
+      fail(what, ": one of its processes still runs");
     std::cout << what << ": " << states << ", " << int(now() - start)
               << " s: " << row("02.2").value("message", "").substr(0, 90) << std::endl;
   }
 
-  // ---- hostile ones
+  // ---- hostile submissions
   void calls_what_it_must_not() {
     const struct {
       std::string what, state, body, top;
@@ -161,7 +161,7 @@ class GradeCheck {
                 testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
             return;)",
          "#include <gtest/gtest-spi.h>"},
-        {"calls much of C++, which is no cheat", "passed",
+        {"calls much of C++, which is allowed", "passed",
          R"(std::ostringstream text; std::map<std::string, std::vector<float>> rows;
             for (int i = 0; i < 9; i++) rows[std::to_string(i % 3)].push_back(sinf(i) + cosf(i) + isspace(i));
             for (auto& [name, row] : rows) std::sort(row.begin(), row.end()), std::cerr << name << row.at(0);
@@ -206,20 +206,20 @@ class GradeCheck {
     for (const std::string folder : {"src", "kernels"}) fs::remove_all(sub() / folder);
     expect("all files in one folder", "passed");
   }
-  // Shared memory goes with its run; a file of the user id that the run would have drawn stays.
+  // The shared memory of a run is removed; a file of the user id that the run would have drawn stays.
   void outlives() {
     const std::string mine = (base_ / "mine").string();
     const auto shared = [] { return run("awk '$8 >= 20000 && $8 < 60000' /proc/sysvipc/shm").output; };
-    const std::string there = shared();  // of the user ids that a run may draw; others come and go meanwhile
+    const std::string there = shared();  // of the user ids that a run may draw; others change meanwhile
     write(mine, "");
     if (getuid() == 0 && chown(mine.c_str(), 20000 + uid_t(getpid()) % 40000, 0)) fail("no chown");
     with("shmget(IPC_PRIVATE, 1 << 20, IPC_CREAT | 0600);\nreturn;",
          "#include <sys/ipc.h>\n#include <sys/shm.h>");
     expect("shared memory", "failed");
     if (getuid() == 0 && (shared() != there || !fs::exists(mine)))
-      fail("shared memory is left, or a file of another's is gone");
+      fail("shared memory is left, or a file of another user is gone");
   }
-  // The other formats say what grade.json says, whatever a message holds.
+  // The other formats say the same as grade.json, whatever characters a message has.
   void formats() {
     with("", "#error \"a \\ <b> & c\"");
     expect("odd letters", "not_built");
@@ -234,7 +234,7 @@ class GradeCheck {
     const Json scores = Json::parse(read(folder + "autolab.txt"), nullptr, false)["scores"];
     if (scores["02.2"] != 0 || scores["02.3"] != 10) fail("autolab.txt: ", scores.dump());
   }
-  // The grader's own trouble: no row may say that the student is to blame.
+  // An error of the grader itself: no row may blame the student.
   void grader_error() {
     fresh();
     solve({}, {kTanh});
@@ -252,7 +252,7 @@ class GradeCheck {
   }
 
   // ---- lessons
-  // The answers of a lesson, by the formulas of its page.
+  // Writes the answers of a lesson, computed with the formulas of its page.
   void answer(const std::string& nn) {
     const std::string judge = "build/course/predict_" + nn,
                       file = (sub() / folder_of(nn) / "answers.txt").string();
@@ -262,7 +262,7 @@ class GradeCheck {
                             file, ".solved && mv ", file, ".solved ", file));
     if (!ran.good()) fail("lesson ", nn, ": its answers: ", ran.output);
   }
-  // With the exercise `open`, or none, open: its points and no others are gone.
+  // With the exercise `open` open, or none: only its points are lost.
   void one(const std::string& nn, const std::string& open) {
     fresh();
     Names files, ids;
@@ -295,6 +295,6 @@ int main(int argc, char** argv) {
     for (const std::string& name : lessons()) numbers.push_back(lesson_of(name));
   check.hostile();
   for (const std::string& nn : numbers) check.lesson(nn);
-  if (check.failures() == 0) std::cout << "check of grade: every submission got its row\n";
+  if (check.failures() == 0) std::cout << "check of grade: every submission got the expected result\n";
   return check.failures() == 0 ? 0 : 1;
 }

@@ -1,10 +1,9 @@
-// The main of a test program when it is graded (grade.sh), in place of GoogleTest's. The program holds a
-// student's code, so what it prints or writes proves nothing. What counts is GoogleTest's report, written to
-// memory and sent to the grader (file descriptor 4) behind the key that the grader gave (3). The key is read
-// when the tests are over, and the submission may call nothing that reads or writes what is open
-// (graded_build.cpp); a program that ends before this main does has no report. Who bends C's streams in
-// memory by hand can still cheat: code of one process cannot be kept from another part of it. Read what was
-// handed in.
+// The main function of a graded test program, in place of GoogleTest's. The program contains a student's
+// code, so its output and its files prove nothing. Only GoogleTest's report counts: it is written to memory
+// and sent to the grader (file descriptor 4) after the grader's key (read from 3). This main reads the key
+// after the tests, and the student's code may not call functions that read or write open files
+// (graded_build.cpp). A program that ends before this main has no report. Code that changes C's streams in
+// memory can still cheat, because nothing protects one part of a process from another: read the submission.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,7 +28,7 @@ void send(const char* text, size_t size) {
 int main(int, char** argv) {
   const int memory = memfd_create("report", MFD_CLOEXEC);
   std::string output = "--gtest_output=json:/proc/self/fd/" + std::to_string(memory);
-  char* arguments[] = {argv[0], argv[1], output.data(), nullptr};  // the second is the filter
+  char* arguments[] = {argv[0], argv[1], output.data(), nullptr};  // argv[1] is the filter
   int number = 3;
   testing::InitGoogleTest(&number, arguments);
   const int status = testing::UnitTest::GetInstance()->Run();

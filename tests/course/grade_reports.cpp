@@ -46,7 +46,7 @@ static Json json_of(const Report& report) {
           {"max", report.most()}};
 }
 
-// Without a score there, Gradescope shows that the grader failed.
+// If there is no score, Gradescope shows that the grader failed.
 static Json gradescope_of(const Report& report) {
   if (report.grader_failed()) return {{"output", kNoBlame}};
   Json tests = Json::array();
@@ -94,9 +94,9 @@ std::string table_of(const Report& report) {
          << std::setw(5) << (r.state == "grader_error" ? "?" : say(r.points())) << " of " << std::setw(2)
          << r.exercise.points << "  " << std::left << std::setw(12) << r.state << " " << r.message << "\n";
   if (!report.isolated)
-    text << "not isolated: the code ran with your rights; as root it runs as a user who has none\n";
+    text << "not isolated: the code ran with your rights; call the grader as root to prevent this\n";
   if (report.grader_failed())
-    text << "no total: the grader could not do its work; no student is to lose points for it\n";
+    text << "no total: the grader failed; no student should lose points because of it\n";
   else
     text << "lesson " << report.lesson << ": " << report.total() << " of " << report.most() << " points\n";
   return text.str();

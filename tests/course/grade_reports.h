@@ -1,11 +1,11 @@
-// What `course grade` writes. grade.json is
-//   {"lesson": "02", "student": "...", "isolated": true,     false: it did not run as a user of its own
+// The files that `course grade` writes. grade.json is
+//   {"lesson": "02", "student": "...", "isolated": true,     false: it did not run as a separate user
 //    "exercises": [{"id": "02.1", "kind": "fill in", "points": 10, "max_points": 10,
 //                   "state": "passed", "seconds": 0.31, "message": ""}],
 //    "total": 10, "max": 30}
-// state: passed, failed (a test said no), open (not handed in, or still a stub), not_built, timeout, memory,
+// state: passed, failed (a test failed), open (not handed in, or still a stub), not_built, timeout, memory,
 // crashed; and grader_error, which says nothing about the student: its points are null, and so is the total.
-// The messages are for students, of printable ASCII.
+// The messages are for students, in printable ASCII.
 #pragma once
 #include "tests/course/tree.h"
 
@@ -27,8 +27,8 @@ struct Report {
 };
 
 std::string table_of(const Report& report);  // for a terminal
-// grade.json to `out`; beside it results.json (Gradescope), junit.xml, autolab.txt. A full disk leaves no
-// half of one.
+// Writes grade.json to `out` and, in the same folder, results.json (Gradescope), junit.xml and autolab.txt. A
+// full disk leaves no incomplete file.
 void write_reports(const Report& report, const fs::path& out);
 
 }  // namespace gradus::course

@@ -7,7 +7,7 @@
 namespace gradus::course {
 
 constexpr int kCompiling = 240;            // seconds
-constexpr uintmax_t kLargest = 256 << 10;  // bytes of a file that is handed in
+constexpr uintmax_t kLargest = 256 << 10;  // bytes of a submitted file
 
 static std::string object_of(const std::string& file) {
   const std::string stem = fs::path(file).replace_extension().string();
@@ -23,7 +23,7 @@ static void put(const fs::path& from, const fs::path& to) {
   if (error) throw GraderError(say(from.string(), " cannot be copied: ", error.message()));
 }
 
-// Of nm's types: defined by each object that uses it, and the linker takes the first.
+// nm's types for symbols that each object defines that uses them; the linker takes the first definition.
 static bool is_shared(const std::string& type) {
   return !type.empty() && (type[0] == 'W' || type[0] == 'V' || type[0] == 'u');
 }
@@ -32,7 +32,7 @@ GradedBuild::GradedBuild(const std::string& lesson, const fs::path& submission, 
     : submission_(submission), cell_(cell) {
   for (const Place& p : marks(sources()).places)
     if (lesson_of(p.id) == lesson) files_[p.id] = p.file, all_files_.insert(p.file);
-  if (files_.empty()) refuse("no file here has marks of lesson ", lesson, "; call it in the solved source");
+  if (files_.empty()) refuse("no file here has marks of lesson ", lesson, "; call it in the solved tree");
   for (const Recorded& r : recorded())
     if (lesson_of(r.id) == lesson) tests_.push_back(r);
 }
@@ -44,7 +44,7 @@ void GradedBuild::prepare(const Lines& other_programs) {
   for (const std::string& p : programs) goals.insert("build/obj/tests/" + p + ".o");
   for (const std::string& f : all_files_) goals.insert(object_of(f));
   goals.insert(other_programs.begin(), other_programs.end());
-  if (!fs::exists("build/libgradus.a")) std::cerr << "grade: builds gradus first, which takes minutes\n";
+  if (!fs::exists("build/libgradus.a")) std::cerr << "grade: building gradus first, which takes minutes\n";
   const Ran build = run(say("unset MAKEFLAGS MAKELEVEL MFLAGS; make grade-rest TO=", cell_ / "objects/rest.a",
                             " WITHOUT=", shell_word(joined(all_files_)), " ", joined(goals)));
   if (!build.good()) throw GraderError("the solved tree does not build: " + after(build.output, "rror"));
@@ -72,7 +72,7 @@ void GradedBuild::prepare(const Lines& other_programs) {
 }
 
 // ---- the student's files ------------------------------------------------------------------------------
-// Whether no link leads to this file of the submission.
+// Whether this file of the submission is regular, with no link in its path.
 bool GradedBuild::is_plain(const fs::path& path) const {
   fs::path at = submission_;
   for (const fs::path& part : path)
@@ -109,7 +109,7 @@ void GradedBuild::compile_one(const std::string& file) {
     wrong = first_error(ended.output);
     if (wrong.empty()) wrong = file + ": the compiler needs too much time or memory";
   } else if (const std::string outside = included_from_outside(object); !outside.empty()) {
-    wrong = file + " includes " + outside + ", which is no part of gradus";
+    wrong = file + " includes " + outside + ", which is not part of gradus";
   } else {
     wrong = wrong_symbols(file, object);
   }
@@ -131,15 +131,15 @@ std::string GradedBuild::included_from_outside(fs::path object) const {
   return "";
 }
 
-static std::map<std::string, char> symbols_of(const fs::path& object) {  // their types, by name
+static std::map<std::string, char> symbols_of(const fs::path& object) {  // the types, by name
   std::map<std::string, char> types;
   for (const std::string& line : lines_of(run(say("nm -P ", object)).output))
     types[after(line, "", " ")] = (after(line, " ", " ") + " ")[0];
   return types;
 }
 
-// Of gradus, of C++ and of mathematics; and by what nothing is gained in the cell. Not of GoogleTest, and not
-// what changes or reads the program that it is part of.
+// Functions of gradus, of C++ and of mathematics, and functions that give no advantage in the cell; but none
+// of GoogleTest, and none that change or read the program itself.
 static bool may_call(const std::string& name) {
   static const std::regex of_these(
       "_Z(N[KOR]*6gradus|N?[KOR]*S[absiodt]|GVN?6gradus|T[HW]N6gradus|T[ISTV]|nw|na|dl|da).*|"
@@ -159,8 +159,8 @@ static bool may_call(const std::string& name) {
   return std::regex_match(name, of_these) && !std::regex_match(name, not_these);
 }
 
-// What the solution's object defines for others: functions and data, and what the compiler puts beside a
-// class's first virtual function alone, its vtable.
+// The symbols that the solution's object defines for other objects: functions and data, and the vtable of a
+// class, which the compiler only emits together with the first virtual function.
 Names GradedBuild::wanted_of(const std::string& file) const {
   Names names;
   for (const auto& [name, type] : symbols_of(copy_of("solved", file)))
@@ -169,8 +169,9 @@ Names GradedBuild::wanted_of(const std::string& file) const {
   return names;
 }
 
-// It must define what the solution's does, and may not define what other files take from elsewhere, such as
-// main, write or a function of the test's; nor a function that is chosen before anything else runs (ifunc).
+// Why the symbols of a student's object are wrong, or "". It must define what the solution's object defines.
+// It may not define what other files take from elsewhere, such as main, write or a function of the test, nor
+// an ifunc, whose resolver runs before everything else.
 std::string GradedBuild::wrong_symbols(const std::string& file, const fs::path& object) const {
   const auto readable = [](const std::string& name) {
     return trimmed(run("c++filt " + shell_word(name)).output);
@@ -182,7 +183,7 @@ std::string GradedBuild::wrong_symbols(const std::string& file, const fs::path& 
         it == defined.end() || (it->second > 'T' && !is_shared({it->second})))
       return file + " no longer defines " + readable(name);
   for (const auto& [name, type] : defined) {
-    if (type == 'i') return file + " has the linker choose a function, " + readable(name);
+    if (type == 'i') return file + " defines an ifunc, " + readable(name);
     if (type <= 'T' && !wanted.contains(name) && taken_.contains(name))
       return file + " defines " + readable(name) + ", which belongs to another file";
   }
@@ -194,11 +195,11 @@ std::string GradedBuild::wrong_symbols(const std::string& file, const fs::path& 
       run(say("objdump -h ", object, " | grep -E '[.](pre|init|fini|ctors|dtors)' | grep -v init_array; ",
               "objdump -d ", object, " | grep -wE 'syscall|sysenter|int +[$]0x80'"))
           .good();
-  return has_own_code ? file + " has code of its own for the system" : "";
+  return has_own_code ? file + " makes system calls, or has code that runs before main" : "";
 }
 
-// No other file sees what it defines besides, whatever its name: only what is wanted of it, and what others
-// define, too, whose definitions are linked before.
+// Hides all other symbols of the student's object from the other files. It keeps the wanted symbols, and
+// those that other objects define, too, because the definitions in these objects are linked first.
 void GradedBuild::keep_to_itself(const std::string& file, const fs::path& object) const {
   const std::string solved = copy_of("solved", file).string(), list = (cell_ / "objects/seen").string();
   Names seen = wanted_of(file);
@@ -209,10 +210,10 @@ void GradedBuild::keep_to_itself(const std::string& file, const fs::path& object
         seen.insert(name);
   write(list, joined(seen, "\n") + "\n");
   if (!run(say("objcopy --keep-global-symbols=", list, " ", object)).good())
-    throw GraderError(file + ": its names cannot be kept to itself");
+    throw GraderError(file + ": its symbols cannot be hidden");
 }
 
-// The name of a file in src/memory is no error.
+// The first line with an error. "memory" alone is none: it is in the names of files of src/memory.
 std::string GradedBuild::first_error(const std::string& output) const {
   for (const std::string& line : lines_of(output))
     for (const std::string word :
@@ -223,14 +224,14 @@ std::string GradedBuild::first_error(const std::string& output) const {
   return "";
 }
 
-// The student's object comes behind all others: of functions that several objects hold, the first is taken.
+// The student's object comes last: if several objects define a function, the linker takes the first.
 std::string GradedBuild::link(const std::string& program, const fs::path& to, const std::string& id) {
-  const std::string theirs = id.empty() ? "" : files_[id], rest = (cell_ / "objects/rest.a").string();
+  const std::string submitted = id.empty() ? "" : files_[id], rest = (cell_ / "objects/rest.a").string();
   Lines objects{(cell_ / "objects/grade_main.o").string(), copy_of("tests", program).string()};
   for (const std::string& f : all_files_)
-    if (f != theirs) objects.push_back(copy_of("solved", f).string());
+    if (f != submitted) objects.push_back(copy_of("solved", f).string());
   objects.insert(objects.end(), {"-Wl,--whole-archive", rest, "-lgtest", "-Wl,--no-whole-archive"});
-  if (!theirs.empty()) objects.push_back(copy_of("student", theirs).string());
+  if (!submitted.empty()) objects.push_back(copy_of("student", submitted).string());
   objects.push_back((cell_ / "objects/standins.a").string());
   const fs::path made = cell_ / "scratch/program";
   const Ended ended =

@@ -1,5 +1,5 @@
-// The programs with a student's files in them: each file is compiled alone, each program is linked from one
-// file of the student's and the solved rest.
+// Builds the programs that contain a student's files: each file is compiled alone, and each program is linked
+// from one of these files and the solved rest.
 #pragma once
 #include <map>
 
@@ -8,27 +8,26 @@
 
 namespace gradus::course {
 
-// What is wrong with what was handed in: a state of grade_reports.h and a sentence; nothing, if the state is
-// "".
+// A problem of a submitted file: a state of grade_reports.h and a sentence. The state "" means no problem.
 struct Problem {
   std::string state, message;
 };
 
 class GradedBuild {
  public:
-  // Of these exercises' files, and of the tests that record them. `submission` is a tree as it was handed
-  // out, or only the files that count, by their paths or all in one folder. Nothing else of it is looked at,
-  // and no link is followed.
+  // For the files with the exercises of `lesson`, and their tests. `submission` is a tree as it was handed
+  // out, or has only these files, at their paths or all in one folder. Other files are ignored, and no link
+  // is followed.
   GradedBuild(const std::string& lesson, const fs::path& submission, Cell& cell);
   // Builds the solved tree and copies it to the cell, with these other programs.
   void prepare(const Lines& other_programs);
-  // Compiles the student's files, one at a time; problem_of() then says what is wrong with one.
+  // Compiles the student's files, one at a time; problem_of() then returns the problem of a file.
   void compile();
   const Problem& problem_of(const std::string& id) { return problems_[files_[id]]; }
-  // A file of the submission, from its place there or from the top.
+  // Copies a file of the submission, from its path there or from the top folder, to `to`.
   Problem take(const std::string& file, const fs::path& to) const;
-  // The program `program` with the student's file of exercise `id` in it, or, for "", the solution. Why it
-  // cannot be linked, or "".
+  // Links `program` with the student's file of exercise `id` or, for "", with the solution. Returns the
+  // error, or "".
   std::string link(const std::string& program, const fs::path& to, const std::string& id);
   const std::vector<Recorded>& tests() const { return tests_; }
 
@@ -44,9 +43,9 @@ class GradedBuild {
 
   fs::path submission_;
   Cell& cell_;
-  std::map<std::string, std::string> files_;  // of the exercises with marks
-  Names all_files_, taken_, used_;       // taken: the names that objects define or use; used: from others
-  std::map<std::string, Lines> shared_;  // inline functions and the like: the objects that define them
+  std::map<std::string, std::string> files_;  // by exercise, for exercises with marks
+  Names all_files_, taken_, used_;       // taken: symbols that objects define or use; used: undefined ones
+  std::map<std::string, Lines> shared_;  // inline functions etc.: the objects that define them
   std::vector<Recorded> tests_;
   std::map<std::string, Problem> problems_;
 };

@@ -1,6 +1,6 @@
 #!/bin/sh
 # gradescope.sh NN: packs the autograder of lesson NN for Gradescope (make gradescope-zip LESSON=NN), as
-# build/grade/autograder-NN.zip: the files that git tracks, as they are here, in gradus/; setup.sh, which
+# build/grade/autograder-NN.zip: the files that git tracks, in their present state, in gradus/; setup.sh, which
 # Gradescope calls once, when it makes the image; and run_autograder, which it calls for each submission.
 lesson=$1
 refuse() { echo "gradescope-zip: $*" >&2; exit 2; }
@@ -16,11 +16,11 @@ zip=$PWD/build/grade/autograder-$lesson.zip
 mkdir "$work/gradus"
 tar -cf - $files | tar -xf - -C "$work/gradus" || refuse "not all files could be copied"
 
-# What both scripts begin with. The image may run on another processor than the one it was made on.
+# The beginning of both scripts. The image may run on a different processor than the one it was made on.
 beginning() {
   cat <<S
 #!/bin/sh
-# Made by make gradescope-zip LESSON=$lesson. AUTOGRADER is Gradescope's folder, but for a trial elsewhere.
+# Made by make gradescope-zip LESSON=$lesson. AUTOGRADER names another folder than Gradescope's, for a trial.
 root=\${AUTOGRADER:-/autograder}
 cd "\$root/source/gradus" || exit 1
 grade="make -s grade LESSON=$lesson ARCH=-march=haswell"
@@ -29,10 +29,10 @@ S
 {
   beginning
   cat <<'S'
-# What is a student's must not be able to read the solution.
+# The student's code must not be able to read the solution.
 chmod 700 "$root/source"
 command -v make >/dev/null || { apt-get update && apt-get install -y make; } || exit 1
-# Grades the solution: that builds all that is needed, and fails if the grader does not work.
+# Grades the solution: this builds everything, and fails if the grader does not work.
 $grade SUBMISSION=. OUT=build/grade/trial.json
 S
 } >"$work/setup.sh"

@@ -17,7 +17,7 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The test that failed, or in which the program ended or stood.
+// The test that failed, or that was running when the program ended or was stopped.
 std::string failed_test(const std::string& log) {
   const std::string failed = after(log, "[  FAILED  ] ", ", (\n");
   const size_t last = log.rfind("[ RUN      ] ");
@@ -25,7 +25,7 @@ std::string failed_test(const std::string& log) {
   return last == log.npos ? "its end" : after(log.substr(last), "] ");
 }
 
-// The tests of one lesson, as a program in the tree that mutants are put into.
+// The tests of one lesson, as a program in the tree with the mutants.
 class LessonTests {
  public:
   LessonTests(const TrialTree& tree, const std::string& nn) : tree_(tree), nn_(nn) {
@@ -37,8 +37,8 @@ class LessonTests {
       refuse("lesson ", nn, " has no test: give one a suite name that begins with L", nn, "_");
   }
   Ran build() const { return tree_.make("build/tests/" + nn_ + (runs_programs_ ? " run-by-tests" : "")); }
-  // Every test of the lesson, until one fails; first those of an exercise, and those that killed a mutant
-  // before.
+  // Runs all tests of the lesson until one fails, and returns its name. The tests of `exercise` run first,
+  // then those that killed earlier mutants.
   std::string killer(const std::string& exercise, Names& killers) const {
     Lines filters;
     if (const std::string filter = filter_of(tests_of(exercise, recorded_)); !filter.empty())
@@ -54,11 +54,11 @@ class LessonTests {
     }
     return "";
   }
-  // All that the tests of an exercise say.
+  // The output of the tests of an exercise.
   std::string said(const std::string& exercise) const {
     return tests(filter_of(tests_of(exercise, recorded_)), limit_, "").output;
   }
-  // Without any mutant: how many pass, and how long they take.
+  // Runs the tests without a mutant, which sets the time limit. Returns how many pass.
   std::string pass() {
     const double start = seconds();
     const Ran ran = tests("*L" + nn_ + "_*", 1200);
@@ -115,7 +115,7 @@ void judge_one(const Mutant& m, const TrialTree& tree, const LessonTests& tests,
   std::cout << m.name << ": " << verdict << " (" << int(seconds() - start) << " s)" << std::endl;
 }
 
-// The mutants that are asked for, by their lessons.
+// The mutants to judge, by lesson.
 std::map<std::string, std::vector<Mutant>> asked_for(const Lines& what) {
   std::map<std::string, std::vector<Mutant>> asked;
   Lines all;
@@ -154,7 +154,7 @@ int judge_mutants(const Lines& what) {
     for (const std::string& line : count.survivors) std::cout << "  " << line << "\n";
     if (count.errors > 0) std::cout << "  " << count.errors << " could not be judged\n";
     const bool enough = 100 * count.killed >= 95 * (count.killed + count.survive);
-    if (!enough) std::cout << "  the least is 95 %\n";
+    if (!enough) std::cout << "  at least 95 % must be killed\n";
     good = good && enough && count.errors == 0;
   }
   return good ? 0 : 1;
@@ -168,13 +168,13 @@ static int take_out(const std::string& nn, const std::string& patch) {
   if (applies("-R " + patch))
     run("git apply -R " + patch);
   else if (!applies(patch))
-    refuse("the lines of the bug are others now; git diff shows what you changed");
+    refuse("the lines of the bug have changed; git diff shows your changes");
   fs::remove(patch);
   std::cout << "the bug is out\n";
   return 0;
 }
 
-// Those that can be put in here, and that the tests notice.
+// The mutants that apply to this tree and that the tests detect.
 static std::vector<Mutant> bugs_of(const std::string& nn) {
   std::vector<Mutant> bugs;
   for (const Mutant& m : mutants(nn)) try {

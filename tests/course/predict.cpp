@@ -29,8 +29,8 @@ int64_t Own::between(int64_t least, int64_t most) {
 int64_t Own::of(std::initializer_list<int64_t> list) { return list.begin()[rng_.below(list.size())]; }
 
 static std::string far_off(double factor) {
-  if (factor < 1.01) return "by less than a hundredth; the exact number is asked for";
-  if (factor < 1.1) return "by less than a tenth";
+  if (factor < 1.01) return "by less than 1 %; the question asks for the exact number";
+  if (factor < 1.1) return "by less than 10 %";
   if (factor < 2.5) return "by a factor of up to 2.5";
   if (factor < 25) return "by a factor of up to 25";
   return "by a factor of more than 25";
@@ -56,10 +56,10 @@ struct Line {
 struct Answers {
   std::string student;
   std::map<std::string, std::vector<Line>> lines;  // by "03.3 weights"
-  std::vector<std::string> problems;               // lines that answer nothing
+  std::vector<std::string> problems;               // lines that are no answers
 };
 
-// The parts, streamed together.
+// The parts as one text.
 template <class... Parts>
 static std::string say(const Parts&... parts) {
   std::ostringstream text;
@@ -92,10 +92,10 @@ static Answers read(const std::string& path, const std::string& lesson) {
     if (text.starts_with("student:")) {
       answers.student = trim(text.substr(8));
     } else if (equals == std::string::npos) {
-      answers.problems.push_back(say("line ", number, ": ", quoted(text), " answers nothing; write ", lesson,
+      answers.problems.push_back(say("line ", number, ": ", quoted(text), " is not an answer; write ", lesson,
                                      ".k NAME = NUMBER, or begin the line with #"));
     } else {
-      std::istringstream words(text.substr(0, equals));  // with one blank between them
+      std::istringstream words(text.substr(0, equals));  // joined by one blank
       std::string key, word;
       while (words >> word) key += key.empty() ? word : " " + word;
       answers.lines[key].push_back({number, trim(text.substr(equals + 1))});
@@ -117,9 +117,9 @@ static double number_of(std::string text) {
                                                                                            : NAN;
 }
 
-// On which side a wrong answer lies is said of three different ones of a question; with more, any number
-// could be found by halving. Those said are kept in `path`, a line each; where there is none (a grader),
-// nothing is said.
+// Whether a student is told that a wrong answer is too high or too low: only for three different answers to a
+// question, because with more tries bisection would find any number. Each such answer is a line of `path`.
+// Without a path (in a grader) a student is never told.
 static bool may_say_side(const std::string& path, const std::string& student, const Question& q,
                          double answer) {
   constexpr int kTries = 3;
@@ -143,22 +143,22 @@ static Verdict judge(const Question& q, const std::vector<Line>& lines, const st
   if (lines.empty()) return {Verdict::Open, "there is no line '" + key_of(q) + " ='"};
   if (lines.size() > 1)
     return {Verdict::Wrong, say("answered in line ", lines[0].number, " and again in line ", lines[1].number,
-                                "; leave one of them")};
+                                "; keep only one of them")};
   const Line& line = lines[0];
   if (line.value.empty()) return {Verdict::Open, say("line ", line.number)};
   const double answer = number_of(line.value);
   if (std::isnan(answer))
     return {Verdict::Wrong, say("line ", line.number, ": ", quoted(line.value),
-                                " is no number; write digits, as in 4096, 1_000, 2.5 or 12 KiB (MiB, GiB)")};
+                                " is not a number; write digits, as in 4096, 1_000, 2.5, 12 KiB (MiB, GiB)")};
   Verdict v;
   try {
     v = q.judge(answer);
-  } catch (const Error& e) {  // of todo()
+  } catch (const Error& e) {  // from todo()
     return {Verdict::Open, std::string("cannot be judged yet: ") + e.what()};
   }
   if (v.state != Verdict::Wrong) return v;
   if (!may_say_side(tries, student, q, answer))
-    v.message = "of three tries only it is said on which side they lie";
+    v.message = "the direction is told for the first three tries only";
   v.message += " (make hint-" + q.exercise + " helps)";
   return v;
 }
@@ -178,9 +178,8 @@ static void write_template(const std::string& path, const std::string& student, 
   std::ofstream file(path);
   const std::string lesson = quiz.questions.at(0).exercise.substr(0, 2);
   file << comment(
-              "Your answers: a number behind each =, as 4096, 1_000, 2.5 or 12 KiB (MiB, GiB). What is empty "
-              "stays "
-              "open. make predict-" +
+              "Your answers: a number after each =, such as 4096, 1_000, 2.5 or 12 KiB (MiB, GiB). Empty "
+              "answers stay open. make predict-" +
               lesson + " judges them, make hint-" + quiz.questions.at(0).exercise + " helps.")
        << "student: " << student << "\n\n"
        << comment(quiz.setting);
@@ -195,7 +194,7 @@ static const char* word(Verdict::State s) {
   return s == Verdict::Right ? "right" : s == Verdict::Wrong ? "wrong" : "open";
 }
 
-// One line for each exercise, which predict.sh reads: "03.3: failed: 2 of 4 right, 1 wrong, 1 open".
+// One line per exercise, which `course predict` reads: "03.3: failed: 2 of 4 right, 1 wrong, 1 open".
 static void print_exercises(const Quiz& quiz, const std::vector<Verdict>& verdicts) {
   std::map<std::string, std::map<Verdict::State, int>> counts;
   for (size_t i = 0; i < verdicts.size(); ++i) ++counts[quiz.questions[i].exercise][verdicts[i].state];
@@ -244,15 +243,15 @@ static int predict(int argc, char** argv, const std::string& lesson,
                    const std::function<Quiz(const std::string&)>& quiz_of) {
   Args args(argc, argv, "predict_" + lesson, "judges predicted numbers by measuring them");
   const std::string path = args.text("answers", "answers.txt", "the file of answers");
-  std::string student = args.text("student", "", "whose numbers; by default as the file says");
+  std::string student = args.text("student", "", "whose numbers are used; by default as in the file");
   const std::string json = args.text("json", "", "write the verdicts to this file, for a grader");
   args.done();
   const bool there = std::filesystem::exists(path);
   Answers answers = there ? read(path, lesson) : Answers{};
   if (student.empty()) student = answers.student;
   if (student.empty())
-    throw BadArguments("predict: whose numbers? Say it with make predict-" + lesson +
-                       " STUDENT=name, or in the answers file with a line 'student: name'");
+    throw BadArguments("predict: the student's name is missing; write make predict-" + lesson +
+                       " STUDENT=name, or a line 'student: name' in the answers file");
   const Quiz quiz = quiz_of(student);
   if (!there && json.empty()) {
     write_template(path, student, quiz);
@@ -261,7 +260,7 @@ static int predict(int argc, char** argv, const std::string& lesson,
     return 0;
   }
   if (there && answers.student != student)
-    answers.problems.push_back(say("the file is of student ", quoted(answers.student),
+    answers.problems.push_back(say("the file belongs to student ", quoted(answers.student),
                                    "; it is judged with the numbers of ", quoted(student)));
   return judge_all(quiz, std::move(answers), student, json, json.empty() ? path + ".tries" : "");
 }

@@ -1,8 +1,8 @@
-// What the programs predict_NN share: questions made of a student's own numbers, and the judge of a file of
-// answers. An answer is compared with a measurement that runs here, never with a formula.
-//   predict_NN --answers=FILE                 judges; if the file is not there, writes it, with the questions
-//   predict_NN --answers=FILE --json=RESULT   judges, and writes nothing but RESULT (the grader)
-// --student=NAME says whose numbers; by default those of the file's line `student: NAME`.
+// What the programs predict_NN share: questions with a student's own numbers, and the judge of a file of
+// answers. An answer is compared with a measurement that the program makes, never with a formula.
+//   predict_NN --answers=FILE                 judges; if there is no file, writes it, with the questions
+//   predict_NN --answers=FILE --json=RESULT   judges, and writes only RESULT (the grader)
+// --student=NAME: the student whose numbers are used; by default the name in the file's line `student: NAME`.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -13,7 +13,8 @@
 
 namespace gradus::predict {
 
-// A student's own numbers for an exercise: drawn from the name, so two students have different ones.
+// A student's own numbers for an exercise. The name is the seed, so different students have different
+// numbers.
 class Own {
  public:
   Own(const std::string& student, const std::string& exercise);
@@ -33,16 +34,17 @@ using Judge = std::function<Verdict(double answer)>;
 struct Question {
   std::string exercise, name;  // "03.3", "weights": the answer is a line `03.3 weights = NUMBER`
   std::string text;            // one line
-  Judge judge;                 // may throw: the measurement needs an exercise that is open
+  Judge judge;                 // throws if the measurement needs an exercise that is open
 };
 
-// Right if the answer, rounded, is the measured number, or differs by at most this share of it. A wrong
-// answer is told on which side it lies and how far off, not what would be right; of three different ones of a
-// question (FILE.tries counts them), later ones and a grader are told only that it is wrong.
+// An answer is right if it differs from the measured number by at most 0.5 or, with a `share`, by at most
+// this share of the number. For three different wrong answers to a question (FILE.tries counts them), the
+// verdict says whether they are too high or too low, and by about how much, but not the right number. For
+// further answers, and in a grader, it only says that they are wrong.
 Judge measured(std::function<double()> measure, double share = 0);
 
-// A whole program: its exit code is 0 if no answer is wrong, 1 if one is, 2 if it was called wrongly. The
-// questions come with the own numbers of the student, whom this is given.
+// The whole program. Its exit code is 0 if no answer is wrong, 1 if one is, 2 if it was called wrongly. The
+// function returns the questions for a student, with the student's own numbers.
 struct Quiz {
   std::string setting;  // "Your model has …", the numbers that the questions are about
   std::vector<Question> questions;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# predict_selftest.sh: for several students, the answers that a lesson's formulas give are right, and wrong when one
-# is changed; and of each fault that a file of answers can have, one is planted and must be named.
+# predict_selftest.sh: for several students, the answers from a lesson's formulas are right, and changed ones are
+# wrong. Each kind of fault that a file of answers can have is planted once, and predict must name it.
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 answers=$work/answers.txt
 failures=0
@@ -12,7 +12,7 @@ predict() {  # NN [FLAG...]
   "$program" --answers="$answers" "$@" >"$work/report" 2>&1
 }
 
-# Fills in the answers, by the formulas of the lessons' pages, from the numbers in the file's own text.
+# Fills in the answers with the formulas of the lessons' pages, from the numbers in the file's questions.
 solve() {
   awk -f tests/course/predict_answers.awk "$answers" >"$work/solved" && mv "$work/solved" "$answers"
 }
@@ -25,9 +25,9 @@ for program in build/course/predict_[0-9]*; do
     predict "$lesson" --student="$student" || fail "lesson $lesson: no questions for $student"
     cp "$answers" "$work/questions_$student"
     predict "$lesson" || fail "lesson $lesson: open answers are an error"
-    grep -q ': open: 0 of' "$work/report" || fail "lesson $lesson: what is open is not said"
+    grep -q ': open: 0 of' "$work/report" || fail "lesson $lesson: open answers are not reported"
     solve
-    predict "$lesson" || fail "lesson $lesson: a right answer of $student is refused"
+    predict "$lesson" || fail "lesson $lesson: a right answer of $student is rejected"
     grep -q ': passed: ' "$work/report" || fail "lesson $lesson: $student has not passed"
     sed -i 's/^\(.* =\) \([0-9]\)/\1 9\2/' "$answers"
     predict "$lesson" && fail "lesson $lesson: wrong answers of $student are accepted"
@@ -36,8 +36,8 @@ for program in build/course/predict_[0-9]*; do
   cmp -s "$work/questions_grace" "$work/questions_edsger" && fail "lesson $lesson: two students have the same numbers"
 done
 
-# Lesson 02, with answers as given; the report must have a line that begins so, and predict must fail.
-refused() {  # ANSWER... TEXT
+# refused EDIT TEXT: with the right answers of lesson 02, edited by sed, predict fails and reports TEXT.
+refused() {
   rm -f "$answers" "$answers.tries"
   predict 02 --student=ada
   solve
@@ -48,16 +48,16 @@ refused() {  # ANSWER... TEXT
 refused 's/forward = /&-/'               '02.5 forward: wrong: too low'
 refused 's/forward = .*/forward = 12/'   '02.5 forward: wrong: too low, by a factor of more than 25 (make hint-02.5 helps)'
 refused 's/forward = .*/& MiB/'          '02.5 forward: wrong: too high, by a factor of more than 25'
-refused 's/forward = .*/forward = 3 apples/'  "02.5 forward: wrong: line 9: '3 apples' is no number"
-refused 's/forward = .*/forward = nan/'  "'nan' is no number"
-refused 's/forward = .*/forward = 2*3/'  "'2*3' is no number"
+refused 's/forward = .*/forward = 3 apples/'  "02.5 forward: wrong: line 9: '3 apples' is not a number"
+refused 's/forward = .*/forward = nan/'  "'nan' is not a number"
+refused 's/forward = .*/forward = 2*3/'  "'2*3' is not a number"
 refused 's/02.5 forward =/02.5 foward =/' "line 9: there is no question '02.5 foward'"
-refused '$a 02.5  forward= 4'            '02.5 forward: wrong: answered in line 9 and again in line 23; leave one of them'
-refused '$a hello'                       "line 23: 'hello' answers nothing"
+refused '$a 02.5  forward= 4'            '02.5 forward: wrong: answered in line 9 and again in line 23; keep only one of them'
+refused '$a hello'                       "line 23: 'hello' is not an answer"
 refused 's/student: ada/student: grace/' '02.5: failed: 0 of 2 right, 2 wrong, 0 open'
 
-# Halving finds no answer: of three different wrong ones, and those again, the side is said; of more, and to a
-# grader, it is not. Another question, and another student, have tries of their own.
+# Bisection finds no answer: the side (too low, too high) of three different wrong answers is told, also when they
+# are repeated. Of further answers, and in a grader, it is not told. Each question and each student has its own tries.
 rm -f "$answers" "$answers.tries"
 predict 02 --student=ada
 cp "$answers" "$work/questions"
@@ -65,7 +65,7 @@ tried() {  # NUMBER "told" or "not told"
   sed "s/forward =/& $1/" "$work/questions" >"$answers"
   predict 02 && fail "accepted: $1"
   said=$(grep '^02.5 forward: wrong: ' "$work/report" | grep -qE 'too (low|high)' && echo told || echo "not told")
-  [ "$said" = "$2" ] || fail "of $1 the side is $said"
+  [ "$said" = "$2" ] || fail "the side of $1 is $said"
 }
 for number in 1 2 2_000e-3 3; do tried $number told; done
 for number in 4 5 1e15; do tried $number "not told"; done
@@ -83,14 +83,14 @@ grep -qF '02.5 forward: wrong: too low' "$work/report" || fail "another student 
 
 rm -f "$answers" "$answers.tries"
 predict 02
-[ $? -eq 2 ] || fail "nobody's numbers are judged"
+[ $? -eq 2 ] || fail "a call without a student's name is accepted"
 predict 02 --student=ada --json="$work/result.json"
 [ ! -e "$answers" ] || fail "a grader's call has written the answers file"
 grep -q '"student":"ada","answers":\[{"exercise":"02.5","name":"forward","state":"open"' "$work/result.json" ||
-  fail "the grader's result is not as agreed"
+  fail "the result for the grader has a wrong format"
 predict 02 --student=ada && solve
 predict 02 --student=grace && fail "the answers of another student are accepted"
-grep -qF "the file is of student 'ada'; it is judged with the numbers of 'grace'" "$work/report" ||
-  fail "whose numbers are judged is not said"
+grep -qF "the file belongs to student 'ada'; it is judged with the numbers of 'grace'" "$work/report" ||
+  fail "the student whose numbers are used is not named"
 
 if [ $failures -eq 0 ]; then echo "self-test of predict: everything held"; else exit 1; fi

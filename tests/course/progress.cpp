@@ -15,8 +15,6 @@
 namespace gradus::course {
 
 // ---- build/progress.tsv -------------------------------------------------------------------------------
-// A line for each result: id, passed|failed|open, the hash of the sources that it depends on, what is to be
-// said. The last line of an id counts. A line is added in one piece, so two runs at once lose nothing.
 static const std::string kProgress = "build/progress.tsv";
 
 std::string hash_of_sources(const std::string& nn, bool answers) {
@@ -70,7 +68,7 @@ std::string painted(const Look& look, const std::string& text) {
   return say("\033[", look.colour, "m", look.symbol, " ", text, "\033[0m  ");
 }
 
-// An exercise in a line of the screen, 16 letters wide.
+// The state of an exercise, 16 columns wide.
 std::string cell(const std::string& id, const std::string& state, bool colour) {
   const Look& look = *std::find_if(kLooks, std::end(kLooks), [&](const Look& l) { return l.name == state; });
   if (colour) return painted(look, id) + std::string(8, ' ');
@@ -82,7 +80,7 @@ std::string cell(const std::string& id, const std::string& state, bool colour) {
 int progress() {
   const bool colour = isatty(1) && !std::getenv("NO_COLOR");
   const auto results = kept();
-  // Of each lesson; those for practice, without points, once they have a result.
+  // The exercises of each lesson; those without points only if they have a result.
   std::map<std::string, std::vector<Exercise>> shown;
   size_t widest = 0;
   for (const Exercise& e : exercises()) {
@@ -115,7 +113,7 @@ int progress() {
   for (const Look& look : kLooks)
     if (colour) std::cout << painted(look, look.name);
   std::cout << (colour ? "\n" : "") << failures << got << " of " << all << " points"
-            << (stale ? "; stale: the sources changed since; make test-NN, or predict-NN, judges anew" : "")
+            << (stale ? "; stale: the sources changed later; make test-NN, or predict-NN, judges again" : "")
             << "\n";
   return 0;
 }
@@ -134,7 +132,7 @@ int predict(const std::string& nn, const std::string& program, std::string stude
   return ran.code;
 }
 
-// Passed is what is right and not slower than the given kernel.
+// An exercise has passed if its kernel is right and not slower than the given one.
 int faster(const std::string& command) {
   const Ran ran = run(command);
   std::cout << ran.output;

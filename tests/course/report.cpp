@@ -14,7 +14,7 @@ std::string plain_name(const std::string& full_name) {
   return std::regex_match(full_name, part, form) ? part.str(2) + "." + part.str(4) : full_name;
 }
 
-// The first failure, or that which names a usual mistake.
+// The first failure, or the first that names a usual mistake.
 static std::string failure_of(const nlohmann::json& test) {
   std::string first;
   for (const nlohmann::json& failure : test.value("failures", nlohmann::json::array())) {
@@ -60,7 +60,7 @@ std::string sentence(const std::string& message) {
     return what + " (" + sentence(replaced(message, what, "")) + ")";
   }
   Lines line = lines_of(message);
-  line.resize(std::max<size_t>(line.size(), 7));  // the first says where
+  line.resize(std::max<size_t>(line.size(), 7));  // the first line says where
   const std::string thrown = "C++ exception with description \"", which = "    Which is: ";
   std::string fact = line[1];
   size_t at = 2;

@@ -1,4 +1,4 @@
-// What GoogleTest's report says of tests, and what a failure says to a student.
+// Reading GoogleTest's report, and shortening failures for students.
 #include "tests/course/report.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// A small tree of lessons for the tests of the course's tools: they are called in it, and what they say is
-// looked at.
+// A small tree of lessons, in which tests call the tools of the course and compare their output.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -22,7 +21,7 @@ class SmallTree : public testing::Test {
   }
   ~SmallTree() override { fs::current_path(before_); }
 
-  // Calls `course` with these words; `said` is then what it printed.
+  // Calls `course` with these words; `said` is then its output.
   int course(const Lines& words) {
     std::ostringstream text;
     std::streambuf *out = std::cout.rdbuf(text.rdbuf()), *err = std::cerr.rdbuf(text.rdbuf());
@@ -32,7 +31,7 @@ class SmallTree : public testing::Test {
     said = text.str();
     return code;
   }
-  // That it ends with this code, and says this.
+  // Calls `course` and expects this exit code, and this part of its output.
   void expect(const Lines& words, int code, const std::string& part) {
     EXPECT_EQ(course(words), code) << joined(words) << "\n" << said;
     EXPECT_TRUE(has(said, part)) << "it should say: " << part << "\n" << said;
@@ -54,7 +53,7 @@ class SmallTree : public testing::Test {
   fs::path before_;
 };
 
-// A function f2 for 01.2, with an exercise whose solution adds to x what its number says.
+// A function f2 for exercise 01.2, whose solution adds 2 to x.
 inline std::string exercise(const std::string& id, const std::string& stub = "") {
   const std::string k = id.substr(3), sum = "the_sum_" + id.substr(0, 2) + "_" + k;
   return say("int f", k, "(int x) {\n  // BEGIN SOLUTION ", id, "\n  const int ", sum, " = x + ", k,

@@ -16,8 +16,8 @@ static bool is_source(const std::string& file) {
   return is_code(file) && std::regex_search(file, std::regex("^(kernels|src|lessons)/"));
 }
 
-// A test is of a later lesson if its name says so, if it includes files of one, or if all that it tests is
-// named after later ones.
+// A test belongs to a later lesson if its name says so, if it includes files of a later lesson, or if all its
+// suites are named after later lessons.
 static bool is_of(const Names& later, const std::string& file) {
   static const std::regex named(
       "(lessons|tests/lessons|tests/mutants)/([0-9][0-9])[_.].*|tests/course/[a-z]*_([0-9][0-9])\\..*");
@@ -34,8 +34,8 @@ static bool is_of(const Names& later, const std::string& file) {
   return !tested.empty() && std::includes(later.begin(), later.end(), tested.begin(), tested.end());
 }
 
-// Lines of the exercises that are open, without the blanks around them, if they are longer than 12 characters
-// and in no line of the sources outside these solutions: what must stand nowhere in the tree.
+// The lines that may not be in the tree: those of the solutions of open exercises, without surrounding
+// blanks, if they have more than 12 characters and are not in the sources outside these solutions.
 static Names secrets_of(const Lines& files, const Names& open) {
   Names secrets;
   std::string elsewhere;
@@ -56,14 +56,14 @@ static Names secrets_of(const Lines& files, const Names& open) {
   return secrets;
 }
 
-// No git setting of this machine, or of a repository around this one, changes what is handed out.
+// Git settings of this machine, or of a repository around this one, must not change what is handed out.
 static void use_plain_git() {
   setenv("GIT_CONFIG_GLOBAL", "/dev/null", 1);
   setenv("GIT_CONFIG_NOSYSTEM", "1", 1);
   for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}) unsetenv(name);
 }
 
-// A tree in the making.
+// Makes the tree that is handed out.
 class HandOut {
  public:
   HandOut(const std::string& lesson, const fs::path& tree) : tree_(tree) {
@@ -79,7 +79,7 @@ class HandOut {
       return is_source(file) && has(read(file), "BEGIN SOLUTION");
     });
   }
-  // Of the lesson, or of all of them.
+  // The exercises of one lesson, or of all.
   Names exercises_of(const std::string& lesson) const {
     Names ids;
     for (const Place& p : marks(marked_).places)
@@ -95,7 +95,7 @@ class HandOut {
       if (file.starts_with("tests/mutants/")) leave_out_mutants(file, open);
       if (file.ends_with(".patch") &&
           std::regex_search(read(file), std::regex("(BEGIN|END) SOLUTION|// STUB:")))
-        make_patch_anew(file, open);
+        remake_patch(file, open);
     }
     for (const std::string page : {"README.md", "lessons/README.md"}) leave_out_rows(page);
     look_for_leaks(open);
@@ -108,7 +108,7 @@ class HandOut {
     fs::copy(file, tree_ / file, fs::copy_options::copy_symlinks);
     fs::last_write_time(tree_ / file, fs::last_write_time(file));
   }
-  // A mutant of an open exercise shows its solution.
+  // Removes mutants of open exercises, because they show the solutions.
   void leave_out_mutants(const std::string& file, const Names& open) {
     std::string kept;
     bool secret = false, gap = false;
@@ -120,8 +120,8 @@ class HandOut {
     }
     write(tree_ / file, kept);
   }
-  // A patch with marks in it: its context is the student's file. The others apply to that as they are.
-  void make_patch_anew(const std::string& patch, const Names& open) {
+  // Makes a patch that contains marks for the student's file; patches without marks apply to it as they are.
+  void remake_patch(const std::string& patch, const Names& open) {
     const Scratch bugged;
     Lines changed;
     for (const std::string& line : lines_of(read(patch)))
@@ -129,17 +129,17 @@ class HandOut {
     for (const std::string& file : changed) write(bugged / file, read(file));
     if (!run(say("cd ", bugged.path(), " && git apply - <", fs::absolute(patch))).good())
       refuse(patch, " does not apply to the sources");
-    std::string anew;
+    std::string remade;
     for (const std::string& file : changed) {
       write(bugged / "student", as_student(read(bugged / file), open));
       const Ran diff = run(
           say("diff -u --label a/", file, " --label b/", file, " ", tree_ / file, " ", bugged / "student"));
-      if (diff.good()) refuse(patch, " changes only what is open to the student in ", file);
-      anew += diff.output;
+      if (diff.good()) refuse(patch, " changes only lines of open exercises in ", file);
+      remade += diff.output;
     }
-    write(tree_ / patch, anew);
+    write(tree_ / patch, remade);
   }
-  // Rows of tables and commands that name a later lesson, in a page that lists lessons.
+  // Removes the rows of tables and the commands that name a later lesson from a page that lists lessons.
   void leave_out_rows(const std::string& page) {
     if (later_.empty() || !fs::exists(tree_ / page)) return;
     const std::string numbers = "(" + joined(later_, "|") + ")";
@@ -167,14 +167,14 @@ class HandOut {
   }
 
   fs::path tree_;
-  Lines all_, early_, marked_;  // marked: of the early ones, with exercises
+  Lines all_, early_, marked_;  // early: without later lessons; marked: early files with exercises
   Names later_;
 };
 
 static void commit(const fs::path& tree, const std::string& what) {
   const std::string date = trimmed(run("git log -1 --format=%cI").output);
   if (!std::regex_match(date, std::regex("[-+:T0-9Z]+")))
-    refuse("there is no commit here, of which the date could be taken");
+    refuse("there is no commit here whose date could be used");
   for (const std::string who : {"AUTHOR", "COMMITTER"}) {
     setenv(("GIT_" + who + "_NAME").c_str(), "gradus", 1);
     setenv(("GIT_" + who + "_EMAIL").c_str(), "gradus@example.org", 1);
@@ -192,7 +192,7 @@ std::string hand_out(const std::string& lesson, const std::string& out, const Na
   const fs::path folder = fs::absolute(out).parent_path();
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) refuse("the folder that is to hold ", out, " cannot be made");
+  if (error) refuse("the folder for ", out, " cannot be created");
   const Scratch work(folder);
   HandOut made(lesson, work / "tree");
   made.make(open);
@@ -210,16 +210,15 @@ int student(const std::string& lesson, const std::string& out) {
   Lines numbers;
   for (const std::string& file : lines_of(run("git ls-files 'lessons/[0-9][0-9]_*/main.cpp'").output))
     if (file.starts_with("lessons/")) numbers.push_back(file.substr(8, 2));
-  if (numbers.empty())
-    refuse("no lesson is among git's files here; call it from the root of a clone of gradus");
+  if (numbers.empty()) refuse("git tracks no lesson here; call it from the root of a clone of gradus");
   if (lesson.empty()) refuse("LESSON is missing; the lessons are ", joined(numbers), "; ", usage);
   if (out.empty()) refuse("OUT is missing, the folder to write to; ", usage);
   if (lesson != "all" && !std::count(numbers.begin(), numbers.end(), lesson))
     refuse("there is no lesson ", lesson, "; the lessons are ", joined(numbers));
   if (fs::exists(out) && !fs::is_directory(out))
-    refuse(out, " is not a folder; name one that is empty or not there");
+    refuse(out, " is not a folder; name one that is empty or does not exist");
   if (fs::exists(out) && !fs::is_empty(out))
-    refuse(out, " is not empty; name a folder that is empty or not there");
+    refuse(out, " is not empty; name a folder that is empty or does not exist");
   std::cout << "student: " << hand_out(lesson, out, HandOut(lesson, "").exercises_of(lesson)) << "\n";
   return 0;
 }

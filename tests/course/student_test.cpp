@@ -1,4 +1,4 @@
-// What is handed out of a small tree of three lessons; and each leak, and each wrong call, is refused.
+// What is handed out from a small tree of three lessons. Each leak and each wrong call is rejected.
 #include "tests/course/small_tree.h"
 #include "tests/course/tree.h"
 
@@ -55,7 +55,7 @@ class StudentTree : public SmallTree {
   std::string git(const std::string& command) const {
     return run(say("git -C ", out(), " ", command)).output;
   }
-  // Refused with this sentence, and nothing is left behind.
+  // The call is rejected with this sentence and writes nothing.
   void expect_refused(const Lines& words, const std::string& sentence) {
     expect(words, 2, sentence);
     EXPECT_FALSE(fs::exists(out()));
@@ -101,7 +101,7 @@ TEST_F(StudentTree, BugsAndMutantsApplyWhereTheyGiveNothingAway) {
   EXPECT_TRUE(has(text("tests/mutants/01.txt"), "01.1_seven: scale: 7 is wrong"));
   EXPECT_FALSE(somewhere("02.1_long"));
   EXPECT_EQ(lines_of(text("tests/mutants/02.txt")).size(), 10u)
-      << "the two others, with an empty line behind each";
+      << "the two other mutants, with an empty line after each";
   fs::current_path(out());
   EXPECT_EQ(mutants("01").at(0).changed(".").size(), 1u);
 }
@@ -114,7 +114,7 @@ TEST_F(StudentTree, IsOneCommitAndTheSameAgain) {
   hand_out("02");
   EXPECT_EQ(git("rev-parse HEAD"), first);
   ASSERT_EQ(course({"student", "02", "build/inside"}), 0) << said;
-  EXPECT_EQ(run("git -C build/inside rev-parse HEAD").output, first) << "of a folder in the clone";
+  EXPECT_EQ(run("git -C build/inside rev-parse HEAD").output, first) << "handed out to a folder in the clone";
 }
 
 TEST_F(StudentTree, WrongCallsAreRefused) {

@@ -61,7 +61,7 @@ Lines files(const Lines& folders, const Lines& endings) {
 
 Ran run(const std::string& command) {
   FILE* pipe = popen(("{ " + command + "\n} 2>&1 </dev/null").c_str(), "r");
-  if (!pipe) refuse("no other program can be started");
+  if (!pipe) refuse("cannot start another program");
   Ran ran{0, ""};
   char part[4096];
   for (size_t got; (got = fread(part, 1, sizeof part, pipe)) > 0;) ran.output.append(part, got);
@@ -73,7 +73,7 @@ std::string shell_word(const std::string& word) { return "'" + replaced(word, "'
 
 Scratch::Scratch(const fs::path& inside) {
   std::string name = (inside / ".course.XXXXXX").string();
-  if (!mkdtemp(name.data())) refuse("nothing can be written to ", inside.string());
+  if (!mkdtemp(name.data())) refuse("cannot write to ", inside.string());
   path_ = fs::absolute(name);
 }
 Scratch::~Scratch() {

@@ -1,4 +1,4 @@
-// What the tools of the course do with text, files and other programs.
+// Text, files and other programs, for the tools of the course.
 #pragma once
 #include <filesystem>
 #include <set>
@@ -20,7 +20,7 @@ std::string say(const Parts&... parts) {
   return text.str();
 }
 
-// A wrong call, or a tree in which it cannot be answered: the sentence, and exit code 2.
+// Thrown for a wrong call, or a tree in which the command cannot work: the message, and exit code 2.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -31,11 +31,11 @@ template <class... Parts>
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 std::string trimmed(const std::string& text);
-std::string replaced(std::string text, const std::string& from, const std::string& to);  // each of them
-// What stands behind `before`, up to `end` or to the end of the text; "" if `before` is not there.
+std::string replaced(std::string text, const std::string& from, const std::string& to);  // all occurrences
+// The text after `before`, up to a character of `end` or the end of the text; "" without `before`.
 std::string after(const std::string& text, const std::string& before, const std::string& end = "\n");
 
-// A line each, without their ends; the empty ones too, but for one at the end of the text.
+// The lines of a text, without newlines; empty lines too, except after the last newline.
 Lines lines_of(const std::string& text);
 std::string text_of(const Lines& lines);
 template <class Words>
@@ -45,22 +45,22 @@ std::string joined(const Words& words, const std::string& between = " ") {
   return text;
 }
 
-std::string read(const fs::path& file);  // "" if it is not there
+std::string read(const fs::path& file);  // "" if it does not exist
 void write(const fs::path& file, const std::string& text);
-// All files below these folders with one of the endings, sorted by their bytes.
+// All files below these folders with one of the endings, sorted bytewise.
 Lines files(const Lines& folders, const Lines& endings);
 inline const Lines kCode{".h", ".cpp", ".cu", ".inc"};
 
-// A command of the shell, with nothing to read; what it prints, errors too.
+// The result of a shell command with empty standard input. `output` includes standard error.
 struct Ran {
   int code;
   std::string output;
   bool good() const { return code == 0; }
 };
 Ran run(const std::string& command);
-std::string shell_word(const std::string& word);  // as one word of the shell
+std::string shell_word(const std::string& word);  // quoted as one word of the shell
 
-// A folder that is gone when this is.
+// A temporary folder, which the destructor removes.
 class Scratch {
  public:
   explicit Scratch(const fs::path& inside = fs::temp_directory_path());

@@ -22,7 +22,7 @@ std::string folder_of(const std::string& nn) {
     if (lesson_of(name) == nn) return "lessons/" + name;
     numbers.insert(lesson_of(name));
   }
-  if (numbers.empty()) refuse("no lesson is here; call it from the root of gradus");
+  if (numbers.empty()) refuse("there are no lessons here; call it from the root of gradus");
   refuse("there is no lesson ", nn, "; the lessons are ", joined(numbers));
 }
 
@@ -50,12 +50,12 @@ std::vector<Exercise> exercises() {
 
 Lines sources() { return files({"kernels", "src", "lessons"}, kCode); }
 
-// "08.2" of a line with "BEGIN SOLUTION 08.2".
+// Returns "08.2" for a line with "BEGIN SOLUTION 08.2".
 static std::string id_of(const std::string& line, const std::string& mark) {
   return after(trimmed(after(line, mark)), "", " \t\r");
 }
 
-// The marks of one file, line by line.
+// Reads the marks of one file, line by line.
 class MarkReader {
  public:
   MarkReader(const std::string& file, Marks& marks, Names& seen) : file_(file), marks_(marks), seen_(seen) {}
@@ -85,7 +85,7 @@ class MarkReader {
  private:
   std::string here() const { return say(file_, ":", number_); }
   template <class... Parts>
-  void fault(const Parts&... parts) {  // of the exercise that is open
+  void fault(const Parts&... parts) {  // at the first line of the current region
     marks_.faults.push_back(say(open_.file, ":", open_.line, ": ", parts...));
   }
   void begin(const std::string& id) {
@@ -104,7 +104,7 @@ class MarkReader {
     else if (stubs_ != 1)
       fault("exercise ", id, " has ", stubs_, " STUB lines, not one");
     else if (lines_ > 15)
-      fault("exercise ", id, " has ", lines_, " lines; the most is 15");
+      fault("exercise ", id, " has ", lines_, " lines; the limit is 15");
     else
       marks_.places.push_back(open_);
     open_.id = "";
@@ -249,9 +249,9 @@ std::vector<std::pair<std::string, std::string>> Mutant::changed(const fs::path&
     if (is_new) at->second = "\n" + read(tree / c.file);
     std::string& text = at->second;
     const size_t place = text.find("\n" + c.old_text);
-    if (place == text.npos) refuse("does not apply: its old text does not stand in ", c.file);
+    if (place == text.npos) refuse("does not apply: its old text is not in ", c.file);
     if (text.find("\n" + c.old_text, place + 1) != text.npos)
-      refuse("does not apply: its old text stands more than once in ", c.file);
+      refuse("does not apply: its old text occurs more than once in ", c.file);
     text.replace(place + 1, c.old_text.size(), c.new_text);
   }
   std::vector<std::pair<std::string, std::string>> files;

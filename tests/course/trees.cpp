@@ -20,7 +20,7 @@ void TrialTree::be_like(const fs::path& from) const {
   const auto all = fs::copy_options::recursive | fs::copy_options::copy_symlinks;
   if (!fs::exists(folder_)) {
     fs::create_directories(folder_ / "build");
-    // With their times.
+    // cp -a keeps the times of the files, which make compares.
     run(say("cp -a build/obj build/flags build/one ", folder_ / "build"));
   }
   const Names wanted = files_of(from);
@@ -31,7 +31,7 @@ void TrialTree::be_like(const fs::path& from) const {
     if (!is_new && read(from / name) == read(folder_ / name)) continue;
     fs::create_directories((folder_ / name).parent_path());
     fs::copy(from / name, folder_ / name, all | fs::copy_options::overwrite_existing);
-    // What is new, or comes back, keeps its time: its object file may be there.
+    // A new or restored file keeps its time, because its object file may exist.
     if (is_new) fs::last_write_time(folder_ / name, fs::last_write_time(from / name));
   }
 }

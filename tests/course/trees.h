@@ -1,4 +1,4 @@
-// Trees beside this one in which things are tried (build/course/tree, build/mutants/tree).
+// Copies of this tree for trials (build/course/tree, build/mutants/tree).
 #pragma once
 #include "tests/course/tree.h"
 
@@ -7,11 +7,11 @@ namespace gradus::course {
 class TrialTree {
  public:
   explicit TrialTree(const fs::path& folder) : folder_(fs::absolute(folder)) {}
-  // The files of `from`, without what git and make keep, are those of the tree. Only files that differ
-  // change; a new tree begins with the objects of this one. So make compiles only what differs.
+  // Gives the tree the files of `from`, except .git and build. Only files that differ are written, and a new
+  // tree starts with the object files of this one, so make only compiles the files that differ.
   void be_like(const fs::path& from) const;
   Ran make(const std::string& goals) const;  // with all cores
-  // The tests of an exercise, of the program build/tests/NN.
+  // Runs the tests of an exercise in the program build/tests/NN.
   Ran tests_of(const std::string& id) const;
   fs::path operator/(const std::string& file) const { return folder_ / file; }
   const fs::path& path() const { return folder_; }
@@ -20,11 +20,11 @@ class TrialTree {
   fs::path folder_;
 };
 
-// Whether the program said that it ran tests, and that all passed.
+// Whether the program reported that tests ran and that all passed.
 inline bool passed(const Ran& ran) {
   return ran.good() && has(ran.output, "[  PASSED  ] ") && !has(ran.output, "[  PASSED  ] 0 ");
 }
-// At most so many lines of a log with one of these parts, shortened.
+// The first lines of a log, at most `most`, that contain one of `parts`; each is cut to 200 characters.
 std::string lines_with(const std::string& log, const Lines& parts, size_t most);
 
 }  // namespace gradus::course

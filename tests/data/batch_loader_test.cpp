@@ -1,4 +1,4 @@
-// Batches made ahead, on every device: what `fill` wrote for a step is what the step's tensors hold.
+// Batches made ahead, on every device: the step's tensors hold what `fill` wrote for the step.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -51,7 +51,7 @@ TEST_P(L14_BatchLoader, ABatchStaysAsItIsUntilTheNext) {
   });
   for (int64_t step = 0; step < 6; ++step) {
     const TokenBatch& batch = batches.next();
-    while (filled < step + 4) std::this_thread::yield();  // the worker has made all that it may
+    while (filled < step + 4) std::this_thread::yield();  // the worker has made all the batches that it may
     ASSERT_EQ(to_host<int32_t>(batch.inputs), ids_of(step, 0)) << step;
   }
 }
@@ -60,7 +60,7 @@ TEST_P(L14_BatchLoader, AsksForMemoryOnceOfKindData) {
   BatchLoader batches(kB, kT, 2, fill);
   const auto bytes = [](const Meter& meter) { return meter.now()[Kind::Data]; };
   EXPECT_EQ(bytes(context.device.meter()), 2 * 2 * kB * kT * 4);  // inputs and targets of two batches
-  EXPECT_EQ(bytes(batches.host().meter()), (2 * 2 + 1) * 2 * kB * kT * 4);  // of two for each worker and one
+  EXPECT_EQ(bytes(batches.host().meter()), (2 * 2 + 1) * 2 * kB * kT * 4);  // two per worker, and one
   const int64_t requests = context.device.meter().device_requests();
   for (int64_t step = 0; step < 10; ++step) batches.next();
   EXPECT_EQ(bytes(context.device.meter()), 2 * 2 * kB * kT * 4);
@@ -103,14 +103,14 @@ TEST_P(L14_BatchLoader, IsOfTheContextThatItWasMadeIn) {
   EXPECT_EQ(&batch->inputs.device(), &context.device);
 }
 
-// As a captured step refuses it: it can be asked again, and no batch is lost.
+// In the way in which a captured step rejects it: the call can be repeated, and no batch is lost.
 TEST_P(L14_BatchLoader, AfterACopyThatWasRefusedTheSameBatchComes) {
   for (const int64_t workers : {0, 2}) {
     BatchLoader batches(kB, kT, workers, fill);
     for (int64_t step = 0; step < 6; ++step) {
       if (step % 2 == 0) {
         Context other(GetParam());
-        EXPECT_NE(refusal([&] { batches.next(); }), "") << "its tensors are of another context";
+        EXPECT_NE(refusal([&] { batches.next(); }), "") << "its tensors belong to a different context";
       }
       ASSERT_EQ(to_host<int32_t>(batches.next().inputs), ids_of(step, 0))
           << workers << " workers, step " << step;
@@ -132,7 +132,7 @@ TEST_P(L14_BatchLoader, TheTimeOfTheCallIsInTheRangeData) {
   context.ranges.add(paths);
   batches.next();
   context.ranges.remove(paths);
-  EXPECT_EQ(paths.seen, (std::vector<std::string>(2, "data")));  // of two batches
+  EXPECT_EQ(paths.seen, (std::vector<std::string>(2, "data")));  // for two batches
 }
 
 TEST(L14_BatchLoaderSizes, RefusesEmptyBatchesAndImpossibleWorkers) {

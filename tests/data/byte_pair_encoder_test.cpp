@@ -1,5 +1,5 @@
-// An encoder remembers pieces, stops where it is told, and drops merges; none of this changes what it should
-// not.
+// An encoder caches pieces, stops after a given number of tokens, and drops merges; its results are otherwise
+// unchanged.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,8 @@ struct L14_BytePairEncoder : ::testing::Test {
   const BytePairs pairs = BytePairs::learn(text(20'000, 1), 300);
 };
 
-// More different pieces than are remembered, of lengths around the longest that is, and each of them again.
+// More different pieces than the cache holds, with lengths around the longest that it holds, each of them
+// twice.
 TEST_F(L14_BytePairEncoder, RememberingChangesNothing) {
   const std::string once = text(1'500'000, 2);
   BytePairEncoder encoder(pairs);
@@ -133,7 +134,7 @@ TEST_F(L14_BytePairEncoder, DropoutNeitherReadsWhatIsRememberedNorIsRemembered) 
   EXPECT_EQ(second, first);
 }
 
-// How often each segmentation is found, next to its probability: within 5 standard deviations.
+// How often each segmentation occurs, compared with its probability: within 5 standard deviations.
 void expect_shares(const BytePairs& pairs, std::string_view piece, double p,
                    const std::map<std::string, double>& probabilities) {
   constexpr int kTimes = 40'000;
@@ -156,7 +157,8 @@ TEST_F(L14_BytePairEncoder, AMergeOfTwoBytesIsDroppedWithItsProbability) {
     expect_shares(byte_pairs_of({{"a", "b"}}), "ab", p, {{"a|b", p}, {"ab", 1 - p}});
 }
 
-// The probabilities of "abcdef" where ab, cd and ef are merged, from this state on: those in `merged` are.
+// The probabilities of "abcdef", where ab, cd and ef can be merged, from the state in which those in `merged`
+// are.
 void add_probabilities(std::array<bool, 3> merged, double p, double so_far,
                        std::map<std::string, double>& to) {
   double all_dropped = so_far;
@@ -171,7 +173,7 @@ void add_probabilities(std::array<bool, 3> merged, double p, double so_far,
       all_dropped;
 }
 
-// What was dropped may be merged at the next step, and has one chance there.
+// A merge that was dropped may be made at the next step, where it has a new chance.
 TEST_F(L14_BytePairEncoder, EachStepDropsAnew) {
   for (const double p : {0.1, 0.5, 0.8}) {
     std::map<std::string, double> probabilities;

@@ -1,4 +1,4 @@
-// Files of byte pairs: what is written is read back, Hugging Face's are read, and everything else is refused.
+// Files of byte pairs: written files are read back, Hugging Face's are read, and everything else is rejected.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,8 @@ namespace {
 const char* const kGolden = "tests/golden/tokens";  // made by tests/golden/make_tokens.py
 
 struct L14_BytePairFiles : FolderTest {
-  // Tokens of all bytes, some no UTF-8; and tokens that no merge makes, in the middle and at the end.
+  // Tokens of all bytes, some of them malformed UTF-8; and tokens that no merge makes, in the middle and at
+  // the end.
   static BytePairs sample() {
     const BytePairs learned =
         byte_pairs_of({{" ", "\xC3"}, {"\xFF", "\n"}, {" \xC3", "\xA9"}, {"a", "b"}, {"ab", "ab"}});
@@ -139,7 +140,7 @@ TEST_F(L14_BytePairFiles, HuggingFacesTokenizersAndTiktokenGiveTheSameIds) {
 TEST_F(L14_BytePairFiles, HuggingFacesTrainerLearnsTheSameMerges) {
   const BytePairs trained = load_byte_pairs(kGolden);
   const std::string text = read_text_file(std::string(kGolden) + "/text.txt");
-  // A merge that leaves too much behind would double its tokens 600 times.
+  // A merge that left parts behind would double its tokens 600 times.
   ASSERT_EQ(BytePairs::learn(text, 10).tokens().back(), trained.tokens()[1 + 256 + 9]);
   const BytePairs learned = BytePairs::learn(text, 600);
   ASSERT_GT(trained.merges().size(), 300u);
@@ -185,7 +186,7 @@ TEST_F(L14_BytePairFiles, TokenizerJsonOfOtherShapesIsRefused) {
   refused_after("'vocab' not found", [](auto&, auto& m) { m.erase("vocab"); });
   refused_after("'merges' not found", [](auto&, auto& m) { m.erase("merges"); });
   refused_after("cannot use value() with number", [](auto& f, auto&) { f["model"] = 5; });
-  refused_after("model.vocab has to be an object", [](auto&, auto& m) { m["vocab"] = {0, 1, 2}; });
+  refused_after("model.vocab must be an object", [](auto&, auto& m) { m["vocab"] = {0, 1, 2}; });
   refused_after("model.merges and added_tokens arrays", [](auto&, auto& m) { m["merges"] = "a b"; });
   refused_after("model.merges and added_tokens arrays", [](auto& f, auto&) { f["added_tokens"] = "a"; });
   refused_after("cannot use at() with number", [](auto& f, auto&) { f["added_tokens"] = {5}; });
@@ -201,7 +202,7 @@ TEST_F(L14_BytePairFiles, TokenizerJsonOfOtherShapesIsRefused) {
   refused_after("is not two tokens", [](auto&, auto& m) { m["merges"].push_back("a b c"); });
   refused_tokenizer("line 2, column 2", "{\n !}");
   refused_tokenizer("two fields are called \"a\"", R"({"model":{"vocab":{"a":0,"a":1}}})");
-  refused_tokenizer("no object", "[]");
+  refused_tokenizer("not an object", "[]");
 }
 
 TEST_F(L14_BytePairFiles, IdsAreZeroToTheLast) {
@@ -226,7 +227,7 @@ TEST_F(L14_BytePairFiles, NamesOfTokensAreOfCharactersThatNameBytes) {
 }
 
 TEST_F(L14_BytePairFiles, AllBytesAreTokens) {
-  refused_vocabulary("byte pairs: byte 36 is no token", [](auto& v) {
+  refused_vocabulary("byte pairs: byte 36 is not a token", [](auto& v) {
     v["<$>"] = v["$"];
     v.erase("$");
   });
@@ -244,7 +245,7 @@ TEST_F(L14_BytePairFiles, MergesThatDoNotFitTheVocabularyAreRefused) {
   refused_merges("merge 5 repeats an earlier merge", good + "a b\n");
   refused_merges("a merge has or makes \"xyz\", which is not in the vocabulary", good + "a xyz\n");
   refused_merges("a merge has or makes \"ac\", which is not in the vocabulary", good + "a c\n");
-  refused_merges("merge 0 is of token 259, which is no byte and which no earlier merge makes",
+  refused_merges("merge 0 is of token 259, which is not a byte and which no earlier merge makes",
                  "ab ab\na b\n" + good.substr(good.find('\n') + 1, good.rfind("a b") - good.find('\n') - 1));
   refused_merges("\"a\" is not two tokens with a space between them", good + "a\n");
   refused_merges("\"\" is not two tokens", good + "\n");
@@ -255,14 +256,14 @@ TEST_F(L14_BytePairFiles, MergesThatDoNotFitTheVocabularyAreRefused) {
   refused_merges("its last line has no end", good + "a b");
 }
 
-// A special token cannot be told from one whose merge is missing, but by its name.
+// Only its name distinguishes a special token from a token whose merge is missing.
 TEST_F(L14_BytePairFiles, AMergesFileThatIsCutIsRefusedWhereverThatIs) {
   const std::string good = merges_text(sample());
   for (size_t n = 0; n < good.size(); ++n) {
     write_two(good.substr(0, n), vocabulary_text(sample()));
     EXPECT_NE(refusal([&] { load(); }).find("merges.txt"), std::string::npos) << n << " bytes";
   }
-  refused_merges("no merge makes the token \"abab\", which is no <...>; was merges.txt cut?",
+  refused_merges("no merge makes the token \"abab\", which is not <...>; was merges.txt cut?",
                  good.substr(0, good.rfind("ab ab")));
   for (const char* const name : {"<ab", "ab>"})
     refused_vocabulary("no merge makes the token ", [&](auto& v) { v[name] = v.size(); });
@@ -287,7 +288,7 @@ TEST_F(L14_BytePairFiles, FilesThatAreMissingEmptyOrTooLargeAreNamed) {
   write("vocab.json", "");
   expect_refused(path("vocab.json") + " is empty", [&] { load(); });
   fs::resize_file(path("vocab.json"), (64 << 20) + 1);
-  expect_refused(path("vocab.json") + " has 67108865 bytes; the most are 67108864", [&] { load(); });
+  expect_refused(path("vocab.json") + " has 67108865 bytes; at most 67108864 are allowed", [&] { load(); });
   write("tokenizer.json", "");
   expect_refused(path("tokenizer.json") + " is empty", [&] { load(); });
   fs::remove(path("tokenizer.json"));

@@ -1,4 +1,5 @@
-// Byte pairs: pieces, learning, encoding and decoding, against slow formulations of their definitions.
+// Byte pairs: pieces, learning, encoding and decoding, compared with slow implementations of their
+// definitions.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -65,7 +66,7 @@ TEST(L14_BytePairs, PiecesOfOtherScripts) {
   EXPECT_EQ(split("e\u0301a \U0001F600!"), "[e][\u0301][a][ \U0001F600!]");
 }
 
-// Only the space itself begins a piece of something else.
+// Only a blank can be the first character of a piece of a different class.
 TEST(L14_BytePairs, OtherSpacesAreWhiteSpaceOnly) {
   EXPECT_EQ(split("a\u00A0b"), "[a][\u00A0][b]");
   EXPECT_EQ(split("a\u00A0\u00A0b"), "[a][\u00A0][\u00A0][b]");
@@ -81,7 +82,8 @@ TEST(L14_BytePairs, BytesThatAreNoUtf8AreOthers) {
   EXPECT_EQ(split(std::string_view("a\0b", 3)), std::string("[a][\0][b]", 9));
 }
 
-// The definition: count every pair anew, take the most frequent one, merge it everywhere from the left.
+// The definition: count all pairs again after each merge, take the most frequent one, merge it everywhere
+// from the left.
 std::vector<Pair> naive_merges(const std::string& text, int64_t merges) {
   std::vector<Ids> words;
   for (const std::string& piece : pieces_of(text)) {
@@ -129,15 +131,15 @@ TEST(L14_Exercises, AMergeChangesThePairsAroundIt) {
   };
   EXPECT_EQ(learned("ab\nab\nab", 1), "[ab]") << "the pair a, b occurs three times";
   EXPECT_EQ(learned("abc\nabc\nxbc", 2), "[bc][abc]")
-      << "the new token bc has a left neighbour, a: this pair comes, and the pair a, b goes";
+      << "the new token bc has a left neighbour, a: this pair appears, and the pair a, b disappears";
   EXPECT_EQ(learned("abc\nabc\nabx", 2), "[ab][abc]")
-      << "the new token ab has a right neighbour, c: this pair comes, and the pair b, c goes";
+      << "the new token ab has a right neighbour, c: this pair appears, and the pair b, c disappears";
   EXPECT_EQ(learned("aba\naba\nacb", 3), "[ab][aba]")
-      << "what is merged is one part; the parts behind it move up";
+      << "a merged pair is one part; the parts after it move forward";
   EXPECT_EQ(learned("abab\nabab", 3), "[ab][abab]")
       << "of two merges side by side, the second has the new token of the first as its neighbour";
   EXPECT_EQ(learned("aaaa\naaaa", 3), "[aa][aaaa]")
-      << "four a are two pairs, from the left: a part of one merge is no part of the next";
+      << "four a are two pairs, from the left: a part of one merge cannot be a part of the next";
 }
 
 TEST(L14_BytePairs, OfEquallyFrequentPairsTheSmallerIdsAreFirst) {
@@ -160,7 +162,7 @@ TEST(L14_BytePairs, TheFirstTokensAreTheBytesInTheOrderOfTheFiles) {
   EXPECT_EQ(pairs.tokens()[256], "ab");
 }
 
-// The definition: the pair that was learned first, and of those the first, is merged; again and again.
+// The definition: of all pairs the first-learned one is merged, at its first place; repeatedly.
 Ids naive_tokens(const BytePairs& pairs, std::string_view piece) {
   std::vector<std::string> parts;
   for (const char c : piece) parts.emplace_back(1, c);
@@ -182,7 +184,7 @@ Ids naive_tokens(const BytePairs& pairs, std::string_view piece) {
   return ids;
 }
 
-// Merges of parts drawn at random, in an order that no text need have; some make the same token.
+// Merges of parts drawn at random, in an order that no text needs to have; some make the same token.
 BytePairs random_pairs(Rng& rng, std::string_view alphabet, size_t merges) {
   std::vector<std::string> made;
   for (const char c : alphabet) made.emplace_back(1, c);
@@ -221,7 +223,7 @@ TEST(L14_BytePairs, OneByteRepeated) {
   }
 }
 
-// In n log n steps; in n^2 it would take an hour.
+// Takes n log n steps; with n^2 it would take an hour.
 TEST(L14_BytePairs, AVeryLongPiece) {
   const BytePairs pairs = byte_pairs_of({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}});
   EXPECT_EQ(BytePairEncoder(pairs).encode(std::string(1'000'003, 'a')).size(), 125'000u + 2);
@@ -260,13 +262,13 @@ TEST(L14_BytePairs, WhatIsNoVocabularyIsRefused) {
   };
   refused("tokens 256 and 258 are the same", [](auto& t, auto&) { t.push_back("ab"); });
   refused("token 258 has no bytes", [](auto& t, auto&) { t.push_back(""); });
-  refused("byte 33 is no token", [](auto& t, auto&) { t[0] = "!!"; });
+  refused("byte 33 is not a token", [](auto& t, auto&) { t[0] = "!!"; });
   refused("merge 2 is of token 258; there are 258", [](auto&, auto& m) { m.emplace_back(258, 0); });
   refused("merge 2 is of token -1", [](auto&, auto& m) { m.emplace_back(0, -1); });
   refused("merge 2 repeats an earlier merge", [](auto&, auto& m) { m.push_back(m[0]); });
-  refused("merge 2 joins tokens 0 and 1 to 2 bytes that are no token",
+  refused("merge 2 joins tokens 0 and 1 to 2 bytes that are not a token",
           [](auto&, auto& m) { m.emplace_back(0, 1); });
-  refused("merge 0 is of token 256, which is no byte and which no earlier merge makes",
+  refused("merge 0 is of token 256, which is not a byte and which no earlier merge makes",
           [](auto&, auto& m) { std::swap(m[0], m[1]); });
 }
 

@@ -1,4 +1,4 @@
-// What the tests of byte pairs share.
+// Common parts of the tests of byte pairs.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ inline std::string random_text(Rng& rng, size_t bytes, std::string_view alphabet
   return text;
 }
 
-// The 256 bytes as tokens, in the order of the files, and one token more for each of these merges, by the
-// bytes of its parts.
+// The 256 bytes as tokens, in the order of the files, and one more token for each of these merges, which are
+// given by the bytes of their parts.
 inline BytePairs byte_pairs_of(const std::vector<std::pair<std::string, std::string>>& merges) {
   std::vector<std::string> tokens;
   for (const uint8_t byte : byte_order()) tokens.emplace_back(1, char(byte));
@@ -40,7 +40,7 @@ inline void expect_same(const BytePairs& a, const BytePairs& b) {
   EXPECT_EQ(a.merges(), b.merges());
 }
 
-// Tokens as texts with | between them, for those who read a failed test.
+// Tokens as texts with | between them, to make failures readable.
 inline std::string parts_of(const BytePairs& pairs, const Ids& ids) {
   std::string text;
   for (const int32_t id : ids) text += (text.empty() ? "" : "|") + pairs.tokens()[size_t(id)];

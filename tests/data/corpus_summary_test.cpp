@@ -1,4 +1,4 @@
-// The line about a corpus in the report, generated text, and the files of the repository that are found.
+// The report's line about a corpus, generated text, and finding the files of the repository.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,12 +57,12 @@ TEST_F(L03_CorpusSummary, GeneratedTextIsWholeSentencesUpToTheFirstThatIsEnough)
     const Corpus corpus = generate_corpus(g, 3, bytes);
     const int64_t size = int64_t(corpus.bytes.size());
     EXPECT_GE(size, bytes);
-    const size_t last = corpus.bytes.rfind('\n', corpus.bytes.size() - 2) + 1;  // of npos: 0
-    EXPECT_LT(int64_t(last), bytes) << "one sentence less would not have been enough";
+    const size_t last = corpus.bytes.rfind('\n', corpus.bytes.size() - 2) + 1;  // npos + 1 is 0
+    EXPECT_LT(int64_t(last), bytes) << "without the last sentence there would be too few bytes";
     EXPECT_TRUE(corpus.split == 0 || corpus.bytes[size_t(corpus.split - 1)] == '\n') << bytes;
     EXPECT_LE(corpus.split, bytes - bytes / 10) << "at least a tenth is held out";
     const size_t next = corpus.bytes.find('\n', size_t(corpus.split)) + 1;
-    EXPECT_GE(int64_t(next), bytes - bytes / 10) << "and not a sentence more";
+    EXPECT_GE(int64_t(next), bytes - bytes / 10) << "and not one sentence more";
   }
   const Grammar fixed = Grammar::parse("s -> \"ab\" \".\"");  // 4 bytes each
   EXPECT_EQ(generate_corpus(fixed, 1, 4001).summary,
@@ -78,11 +78,11 @@ TEST_F(L03_CorpusSummary, FilesAreFoundFromHereAndFromTheProgram) {
   EXPECT_TRUE(fs::path(ours).is_absolute() && ours.ends_with("/data/steps.grammar")) << ours;
   EXPECT_NE(read_text_file(ours).find("sentence"), std::string::npos);
   write("data/steps.grammar", "here");
-  EXPECT_EQ(read_text_file(find_data_file("steps.grammar")), "here") << "the present folder comes first";
+  EXPECT_EQ(read_text_file(find_data_file("steps.grammar")), "here") << "the current folder comes first";
   fs::create_directories(root_ / "below/data/steps.grammar");
   fs::current_path(root_ / "below");
-  EXPECT_EQ(read_text_file(find_data_file("steps.grammar")), "here") << "a folder of that name is no file";
-  expect_refused("data/no.grammar is neither below the present folder nor below that of the program",
+  EXPECT_EQ(read_text_file(find_data_file("steps.grammar")), "here") << "a folder of that name is not a file";
+  expect_refused("data/no.grammar was found neither in the current folder nor in the program's",
                  [] { find_data_file("no.grammar"); });
   write("empty", "");
   expect_refused(path("empty") + " is empty", [&] { read_text_file(path("empty")); });

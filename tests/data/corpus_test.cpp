@@ -1,4 +1,4 @@
-// Which bytes become a corpus, and which of them are held out.
+// The bytes that become a corpus, and those of them that are held out.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -88,7 +88,7 @@ TEST_F(L03_Corpus, ExactCopiesAreReadOnceSoThatNoTrainingFileIsHeldOut) {
   }
   const Corpus corpus = load_corpus(path());
   EXPECT_EQ(corpus.bytes.size(), 20 * 501u);
-  EXPECT_EQ(corpus.held_out().size(), 2 * 501u) << "a tenth of what is read";
+  EXPECT_EQ(corpus.held_out().size(), 2 * 501u) << "a tenth of the files that are read";
   EXPECT_TRUE(holds(corpus.summary, "40 exact copies")) << corpus.summary;
   for (int i = 0; i < 20; ++i) {
     const std::string content = file_text(std::string("c") + std::to_string(i), 500) + std::string(1, '\0');
@@ -103,7 +103,7 @@ TEST_F(L03_Corpus, SkipsWhatIsNoTextAndSaysSo) {
   std::string junk;
   for (int i = 0; i < 1000; ++i) junk += char(1 + i * 37 % 255);
   write("junk", junk);
-  write("latin1", "caf\xE9 " + file_text("l", 300));  // a few bytes that are no UTF-8: still text
+  write("latin1", "caf\xE9 " + file_text("l", 300));  // a few bytes that are not UTF-8: still text
   write("korean",
         "\xEA\xB3\x84\xEB\x8B\xA8 "
         "steps \x1B[1mbold\x1B[0m");  // UTF-8 and terminal codes
@@ -129,7 +129,7 @@ TEST_F(L03_Corpus, LinksToFilesAreReadOnceAndLinksToFoldersAreNotFollowed) {
   const Corpus corpus = load_corpus(path("view"));
   EXPECT_EQ(corpus.bytes, file_text("outside", 400) + '\0' + file_text("a", 400) + '\0');  // a is held out
   EXPECT_TRUE(holds(corpus.summary, "left out: 3 links to folders")) << corpus.summary;
-  // What --data names is what is meant, also by a link.
+  // A link given to --data is followed.
   ASSERT_EQ(::symlink("real", path("named").c_str()), 0);
   EXPECT_EQ(load_corpus(path("named")).bytes.size(), 802u);
   EXPECT_EQ(load_corpus(path("view/one")).bytes.size(), 400u);
@@ -146,7 +146,7 @@ TEST_F(L03_Corpus, TextHasAtMostATenthOfStrangeBytes) {
       return false;
     }
   };
-  for (const char* strange : {"\x01", "\xFF", "\xE9"}) {  // a control code, two that are no UTF-8
+  for (const char* strange : {"\x01", "\xFF", "\xE9"}) {  // a control code, two bytes that are not UTF-8
     std::string ten, more;
     for (int i = 0; i < 10; ++i) ten += strange;
     more = ten + strange;
@@ -168,7 +168,7 @@ TEST_F(L03_Corpus, TextHasAtMostATenthOfStrangeBytes) {
   }
 }
 
-// The rule holds for the whole file, however its strange bytes are spread.
+// The rule holds for the whole file, wherever its strange bytes are.
 TEST_F(L03_Corpus, LargeFilesAreReadByteForByteAndJudgedAsAWhole) {
   const size_t block = 1 << 16;
   for (const size_t size : {block - 1, block, block + 1, 3 * block + 5}) {
@@ -204,16 +204,16 @@ TEST_F(L03_Corpus, ATenthIsTheLargestThatIsHeldOut) {
     return names;
   };
   EXPECT_EQ(held_out({100, 860, 40}), "a");  // exactly a tenth of all bytes
-  EXPECT_EQ(held_out({101, 859, 40}), "c");  // more: it stays in training
-  EXPECT_EQ(held_out({101, 898}), "a");      // unless there are only such: then the smallest
+  EXPECT_EQ(held_out({101, 859, 40}), "c");  // above a tenth: it stays in training
+  EXPECT_EQ(held_out({101, 898}), "a");      // unless all are above: then the smallest one
   EXPECT_EQ(held_out({898, 101}), "b");
-  EXPECT_EQ(held_out({500, 500}), "a");  // of equals the first
-  // Of small files at most half, here of 80 bytes: the second is taken when half of what has passed allows
-  // it.
+  EXPECT_EQ(held_out({500, 500}), "a");  // of equal files, the first one
+  // Of small files, here 80 bytes, at most half is held out: the second file is taken when half of the bytes
+  // so far allow it.
   EXPECT_EQ(held_out({40, 40, 920}), "a");
   EXPECT_EQ(held_out({920, 40, 40}), "b");
   EXPECT_EQ(held_out({10, 60, 930}), "a");
-  // A tenth of eleven equal ones is 1.1 of them: the one on which the share has reached its middle.
+  // A tenth of eleven equal files is 1.1 of them: the file at which the share has reached its middle.
   EXPECT_EQ(held_out(std::vector<size_t>(11, 100)), "e");
   EXPECT_EQ(held_out({96, 104, 100, 100, 100, 100, 100, 100, 100, 100}), "f");
 }
@@ -230,9 +230,9 @@ TEST_F(L03_Corpus, NothingToReadIsASentenceWithAHint) {
 
 TEST_F(L03_Corpus, TooLargeIsRefusedBeforeItIsRead) {
   write("large", file_text("large", 1 << 16));
-  ASSERT_EQ(::truncate(path("large").c_str(), kMaxCorpusBytes + 1), 0);  // a hole: takes no disk
+  ASSERT_EQ(::truncate(path("large").c_str(), kMaxCorpusBytes + 1), 0);  // a hole: takes no disk space
   expect_error(path(), "over 1073741824 bytes");
-  // A large file that is no text at its beginning does not count.
+  // A large file whose beginning is not text does not count.
   write("large", std::string(100, '\0'));
   ASSERT_EQ(::truncate(path("large").c_str(), kMaxCorpusBytes + 1), 0);
   write("small", file_text("small", 100));

@@ -1,4 +1,4 @@
-// Tokens that mean nothing: their range, their kind, and that they are the same on every device.
+// Random tokens: their range, their kind, and that they are the same on every device.
 #include "src/train/dummy.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(L03_Dummy, UniformBelowTheVocabularyAndTheSameEverywhere) {
     EXPECT_EQ(std::set<int32_t>(values.begin(), values.end()), (std::set<int32_t>{0, 1, 2, 3, 4})) << name;
     if (first.empty()) first = values;
     EXPECT_EQ(values, first) << name;
-    EXPECT_NE(to_host<int32_t>(random_tokens({50, 7}, 5, 4, "x")), first) << "another seed";
+    EXPECT_NE(to_host<int32_t>(random_tokens({50, 7}, 5, 4, "x")), first) << "a different seed";
     for (const int32_t id : to_host<int32_t>(random_tokens({9}, 1, 3, "x"))) EXPECT_EQ(id, 0);
   }
   Context context("meta");
@@ -46,7 +46,7 @@ TEST(L04_Dummy, ABatchHasWhatTheModelReads) {
   bert.vocab = 65, bert.labels = 3;
   ASSERT_EQ(bert.output_head, OutputHead::Pooled);
   const DummyBatch pooled = dummy_batch(bert, 40, 8);
-  EXPECT_EQ(pooled.targets.shape(), Shape{40}) << "a label each";
+  EXPECT_EQ(pooled.targets.shape(), Shape{40}) << "one label per sequence";
   EXPECT_EQ(pooled.types.shape(), (Shape{40, 8}));
   const auto highest = [](const Tensor& t) {
     const std::vector<int32_t> values = to_host<int32_t>(t);
@@ -56,7 +56,7 @@ TEST(L04_Dummy, ABatchHasWhatTheModelReads) {
   EXPECT_EQ(highest(pooled.types), bert.token_types - 1);
   EXPECT_EQ(highest(pooled.ids), 64);
 
-  bert.labels = bert.vocab;  // labels are drawn on their own, not as the first tokens once more
+  bert.labels = bert.vocab;  // labels are drawn separately, not equal to the first tokens
   const DummyBatch wide = dummy_batch(bert, 8, 8);
   EXPECT_NE(to_host<int32_t>(wide.targets), to_host<int32_t>(wide.ids.narrow(0, 1).reshape({8})));
 
@@ -69,7 +69,7 @@ TEST(L04_Dummy, ABatchHasWhatTheModelReads) {
   EXPECT_EQ(three.targets.storage().name(), "targets");
   EXPECT_EQ(three.types.storage().name(), "token types");
 
-  std::set<std::vector<int32_t>> distinct;  // no two tensors of several batches are alike
+  std::set<std::vector<int32_t>> distinct;  // no two tensors of several batches are equal
   for (uint64_t seed = 0; seed < 5; ++seed) {
     const DummyBatch batch = dummy_batch(gpt, 3, 8, seed);
     distinct.insert(to_host<int32_t>(batch.ids));

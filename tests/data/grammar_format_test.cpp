@@ -1,5 +1,5 @@
-// The format of a grammar: its tokens, its comments, its numbers, where its rules stand, and the line that an
-// error names.
+// The format of a grammar: its tokens, comments and numbers, the places of rules, and the line that an error
+// names.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ TEST(L03_GrammarFormat, ErrorsNameTheFileAndTheLine) {
       {"s ->\n 0.5x", "line 4: 'x' trails a number"},
       {"s -> \"a\" t\nt -> 0.5 \"a\" |\n 0.4 \"b\"\n\nu -> \"c\"",
        "line 4: the probabilities of t sum to 0.9"},
-      {"s -> \"a\" t\nt -> 0.5 \"a\" |\n \"b\"\n\nu -> \"c\"", "line 4: of t only some alternatives have"},
+      {"s -> \"a\" t\nt -> 0.5 \"a\" |\n \"b\"\n\nu -> \"c\"", "line 4: only some alternatives of t have"},
       {"s -> \"a\" |\n\nt -> \"b\"", "line 3: an alternative of s is empty"},
       {"s -> | \"a\"", "line 3: an alternative of s is empty"},
       {"s -> \"\"", "is not one token"},
@@ -81,7 +81,7 @@ TEST(L03_GrammarFormat, ErrorsNameTheFileAndTheLine) {
   expect_refused("grammar: no rules", [] { Grammar::parse("# nothing\n"); });
 }
 
-// The message of the error, or "" if the grammar is one.
+// The message of the error, or "" if the grammar is valid.
 std::string parsing(const std::string& text) {
   return refusal([&] { Grammar::parse(text); });
 }

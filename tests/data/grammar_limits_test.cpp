@@ -1,4 +1,4 @@
-// Grammars at the edge: sentences without an end, nearly without one, too long, and rules in long chains.
+// Grammars at the limits: sentences that never or almost never end, long sentences, and long chains of rules.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ void expect_refused(const std::string& text, const std::string& part) {
   EXPECT_TRUE(said.starts_with("file")) << said;
 }
 
-// "r0 -> FRONT r1 BACK", ... "rN -> END"; BACK may be "r" for the next rule once more.
+// "r0 -> FRONT r1 BACK", ... "rN -> END"; BACK may be "r" for a second use of the next rule.
 std::string chain(int rules, const std::string& front, const std::string& back, const std::string& end) {
   std::ostringstream text;
   for (int r = 0; r < rules; ++r) {
@@ -32,16 +32,15 @@ TEST(L03_GrammarLimits, SentencesWithoutAnEndAreRefused) {
        {"s -> \"a\" t\nt -> \"b\" t t", "s -> \"a\" t\nt -> \"b\" t t t",
         "s -> \"a\" t\nt -> \"b\" u u\nu -> \"c\" t", "s -> \"a\" s", "s -> 0.5 \"a\" s s | 0.5 \"b\"",
         "s -> 0.6 \"a\" s s | 0.4 \"b\"", "s -> 0.9 \"end\" | 0.1 \"a\" t\nt -> \"b\" t"})
-    expect_refused(text, "infinitely long in the mean");
+    expect_refused(text, "infinitely long on average");
 }
 
 TEST(L03_GrammarLimits, SentencesTooLongForAnyMemoryAreRefused) {
-  expect_refused(chain(61, "", "r", "\"x\""), "are 4.61169e+18 bytes long in the mean");
-  expect_refused(chain(2000, "", "r", "\"x\""), "bytes long in the mean");  // 2^2000 is no double
-  expect_refused("s -> 0.49999999 \"x\" s s | 0.50000001 \"y\"", "bytes long in the mean");
-  expect_refused(chain(15, "", "r", "\"abc\""), "are 131072 bytes long in the mean; the most is 65536");
-  EXPECT_EQ(Grammar::parse(chain(14, "", "r", "\"abc\"")).mean_bytes(), 65536)
-      << "the most that there may be";
+  expect_refused(chain(61, "", "r", "\"x\""), "are 4.61169e+18 bytes long on average");
+  expect_refused(chain(2000, "", "r", "\"x\""), "bytes long on average");  // 2^2000 is infinite as a double
+  expect_refused("s -> 0.49999999 \"x\" s s | 0.50000001 \"y\"", "bytes long on average");
+  expect_refused(chain(15, "", "r", "\"abc\""), "are 131072 bytes long on average; the most is 65536");
+  EXPECT_EQ(Grammar::parse(chain(14, "", "r", "\"abc\"")).mean_bytes(), 65536) << "the maximum";
 }
 
 TEST(L03_GrammarLimits, AMeanJustBelowInfiniteIsExact) {
@@ -56,7 +55,7 @@ TEST(L03_GrammarLimits, AMeanJustBelowInfiniteIsExact) {
   }
 }
 
-// Each rule goes on to the next, in the order of the file or against it; the last one to the first.
+// Each rule goes on to the next one, in the order of the file or against it; the last one to the first.
 TEST(L03_GrammarLimits, RulesInACircle) {
   for (const int step : {1, 1999}) {
     std::ostringstream text;
@@ -96,7 +95,8 @@ TEST(L03_GrammarLimits, SentencesDeepInRules) {
 }
 
 TEST(L03_GrammarLimits, ASentenceThatGrowsWithoutBoundIsASentence) {
-  // One in 600 or so has 2^22 or 2^24 words, twice as many bytes, though the mean is within the bound.
+  // About one sentence in 600 has 2^22 or 2^24 words, twice as many bytes, although the mean is within the
+  // limit.
   for (const int doublings : {22, 24}) {
     const Grammar g =
         Grammar::parse("s -> 0.9984 \"x\" | 0.0016 \"y\" r0\n" + chain(doublings, "", "r", "\"x\""));

@@ -1,5 +1,5 @@
-// The exact probability of texts, by a second, generic parser; entropy, by the law of large numbers and by
-// hand.
+// The exact probability of texts, compared with a second, generic parser; the entropy, compared with sampling
+// and with calculation by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -56,7 +56,7 @@ class Chart {
     return {hit, hit};
   }
   Inside of_sequence(const Grammar::Alternative& a, size_t k, size_t from, size_t to) {
-    const size_t after = a.symbols.size() - k - 1;  // symbols that follow, at least a token each
+    const size_t after = a.symbols.size() - k - 1;  // symbols that follow, at least one token each
     if (after == 0) return of_symbol(a.symbols[k], from, to);
     Inside sum;
     for (size_t middle = from + 1; middle + after <= to; ++middle) {
@@ -120,7 +120,7 @@ TEST(L03_Grammar, SampledSurprisalConvergesToTheComputedEntropyRate) {
 }
 
 TEST(L03_Grammar, EntropyOfAGrammarSolvedByHand) {
-  // Heads: n more of "x" with probability 1/2 each: geometric, entropy 2 ln 2, 2 words in the mean.
+  // Heads: n more of "x" with probability 1/2 each: geometric, entropy 2 ln 2, 2 words on average.
   const Grammar g = Grammar::parse("s -> \"x\" rest\nrest -> 0.5 s | 0.5 \".\"");
   EXPECT_NEAR(g.entropy(), 2 * std::log(2.0), 1e-12);
   EXPECT_NEAR(g.mean_bytes(), 2 * 2 + 1, 1e-12);  // "x x." and a newline: 2 per word, and the full stop

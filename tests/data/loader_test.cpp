@@ -14,7 +14,7 @@ TEST(L03_Loader, TrainingWindowsAreFunctionsOfSeedStepAndSample) {
   const int64_t T = 33;
   const Loader loader(corpus, T, 1), same(corpus, T, 1), other(corpus, T, 2);
   const Windows batch = training(loader, 12345, 0, 8, T);
-  EXPECT_EQ(batch, training(same, 12345, 0, 8, T));  // no state: steps before it do not matter
+  EXPECT_EQ(batch, training(same, 12345, 0, 8, T));  // no state: earlier steps do not matter
   EXPECT_NE(batch, training(other, 12345, 0, 8, T));
   EXPECT_NE(batch, training(loader, 12346, 0, 8, T));
   for (const int64_t part : {1, 2, 4})  // micro-batches see the samples of the whole batch
@@ -29,7 +29,8 @@ TEST(L03_Loader, TrainingWindowsAreFunctionsOfSeedStepAndSample) {
   EXPECT_EQ(distinct.size(), 8u);
 }
 
-// Seeds have 64 bits; steps and samples of a step 32 each, of which the least is 1 and the largest 2^31.
+// Seeds have 64 bits; steps and samples of a step have 32 each, of which 1 is the smallest and 2^31 the
+// largest.
 TEST(L03_Loader, EveryBitOfSeedStepAndSampleDrawsAnotherWindow) {
   const Corpus corpus = random_corpus(1 << 20, 100);
   const int64_t T = 33;
@@ -87,7 +88,7 @@ TEST(L03_Loader, EveryHeldOutByteIsScoredOnceWithHalfAWindowOfContext) {
             for (int64_t t = T - scored[size_t(b)]; t < T; ++t, ++next) {
               ASSERT_EQ(w.targets[size_t(b * T + t)], uint8_t(corpus.bytes.at(size_t(next))));
               ASSERT_GE(t + 1, T / 2) << "too little context";
-              for (int64_t back = 0; back <= t; ++back)  // and that context is what stands before it
+              for (int64_t back = 0; back <= t; ++back)  // and its context is the text before it
                 ASSERT_EQ(w.inputs[size_t(b * T + t - back)],
                           uint8_t(corpus.bytes.at(size_t(next - 1 - back))));
             }
@@ -96,7 +97,7 @@ TEST(L03_Loader, EveryHeldOutByteIsScoredOnceWithHalfAWindowOfContext) {
       }
 }
 
-// The first byte that each window of an evaluation scores, and how many.
+// The first byte that each window of an evaluation scores, and the number of bytes.
 std::vector<std::pair<int64_t, int64_t>> scored_bytes(const Corpus& corpus, const Loader& loader, int64_t T) {
   std::vector<std::pair<int64_t, int64_t>> found;
   size_t from = 0;
@@ -105,7 +106,7 @@ std::vector<std::pair<int64_t, int64_t>> scored_bytes(const Corpus& corpus, cons
     const int64_t count = loader.held_out_windows(first, 1, w.inputs.data(), w.targets.data())[0];
     std::string text;
     for (const int32_t id : w.targets) text += char(id);
-    from = corpus.bytes.find(text, from);  // windows of 16 random bytes or more stand in one place
+    from = corpus.bytes.find(text, from);  // windows of 16 random bytes or more occur once
     found.emplace_back(int64_t(from) + T - count, count);
   }
   return found;
@@ -132,7 +133,7 @@ TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) 
       EXPECT_GT(sum, std::min(held_out, most) - stride - (held_out > most ? stride : 1));
       EXPECT_TRUE(held_out > most || sum == held_out) << T << " of " << held_out;
       EXPECT_GE(narrowest, 0) << "a byte is scored twice";
-      EXPECT_LE(widest - narrowest, stride) << "they are not evenly drawn";
+      EXPECT_LE(widest - narrowest, stride) << "the windows are not evenly spread";
       EXPECT_LE(int64_t(corpus.bytes.size()) - next, widest + stride) << "the end is left out";
     }
 }
@@ -156,7 +157,7 @@ TEST(L03_Loader, OneWindowIsScoredHoweverLongItIs) {
   const Corpus corpus = random_corpus(600'001, 400'000);
   const Loader loader(corpus, 600'000, 1);
   EXPECT_EQ(loader.held_out_windows(), 1);
-  EXPECT_EQ(loader.scored_tokens(), 300'000) << "more than the 256 KiB that are scored of shorter ones";
+  EXPECT_EQ(loader.scored_tokens(), 300'000) << "a single window may score more than 256 KiB";
 }
 
 TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
@@ -172,7 +173,7 @@ TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
   EXPECT_NE(message(100, 10, -3), "");
 }
 
-// Bytes that are their own position: of 0 to 6 trained, of 7 to 11 held out.
+// Bytes that are their own position: 0 to 6 for training, 7 to 11 held out.
 Corpus numbered() {
   Corpus corpus;
   for (int i = 0; i < 12; ++i) corpus.bytes += char(i);
@@ -180,7 +181,7 @@ Corpus numbered() {
   return corpus;
 }
 
-// By hand, T = 4: each window scores two bytes, the third only the last one of all.
+// By hand, T = 4: each window scores two bytes, the third one only the last byte.
 TEST(L03_Loader, HeldOutWindowsByHand) {
   const Corpus corpus = numbered();
   const Loader loader(corpus, 4, 1);
@@ -191,13 +192,13 @@ TEST(L03_Loader, HeldOutWindowsByHand) {
   EXPECT_EQ(w.inputs, (std::vector<int32_t>{4, 5, 6, 7, 6, 7, 8, 9, 7, 8, 9, 10, 7, 8, 9, 10}));
   EXPECT_EQ(w.targets, (std::vector<int32_t>{5, 6, 7, 8, 7, 8, 9, 10, 8, 9, 10, 11, 8, 9, 10, 11}));
 
-  const Loader odd(corpus, 5, 1);  // three bytes each: 7 8 9, 10 11
+  const Loader odd(corpus, 5, 1);  // three bytes per window: 7 8 9, 10 11
   EXPECT_EQ(odd.held_out_windows(), 2);
   Windows o(2 * 5);
   EXPECT_EQ(odd.held_out_windows(0, 2, o.inputs.data(), o.targets.data()), (std::vector<int64_t>{3, 2}));
   EXPECT_EQ(o.inputs, (std::vector<int32_t>{4, 5, 6, 7, 8, 6, 7, 8, 9, 10}));
 
-  const Loader one(corpus, 1, 1);  // a byte each, from the byte before
+  const Loader one(corpus, 1, 1);  // one byte per window, after one byte of context
   EXPECT_EQ(one.held_out_windows(), 5);
   Windows b(5);
   EXPECT_EQ(one.held_out_windows(0, 5, b.inputs.data(), b.targets.data()),
@@ -209,11 +210,11 @@ TEST(L03_Loader, HeldOutWindowsByHand) {
 TEST(L03_Loader, TheOnlyTrainingWindowIsDrawn) {
   const Corpus corpus = numbered();
   const Windows whole = training(Loader(corpus, 6, 1), 5, 0, 1, 6);
-  EXPECT_EQ(whole.inputs, (std::vector<int32_t>{0, 1, 2, 3, 4, 5})) << "of 6 and the byte that follows";
+  EXPECT_EQ(whole.inputs, (std::vector<int32_t>{0, 1, 2, 3, 4, 5})) << "6 bytes, and the next byte";
   EXPECT_EQ(whole.targets[5], 6);
 }
 
-// Bytes are tokens of 0 to 255, never negative.
+// Bytes are tokens from 0 to 255, never negative.
 TEST(L03_Loader, BytesAreNotSigned) {
   Corpus corpus;
   corpus.bytes = std::string("\xFF\x80\x7F\xFE", 4);

@@ -1,4 +1,4 @@
-// What the loader's tests share: random text, and what a loader writes.
+// Common parts of the loader's tests: random text, and what a loader writes.
 #pragma once
 #include "src/core/rng.h"
 #include "src/data/loader.h"

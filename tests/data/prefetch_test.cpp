@@ -1,5 +1,5 @@
-// Work ahead of a loop: the same items in the same order for any number of workers, bounded, and errors reach
-// the loop.
+// Work ahead of a loop: the same items in the same order for any number of workers, in bounded memory, and
+// errors reach the loop.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ void dawdle(int64_t step) {
   std::this_thread::sleep_for(std::chrono::microseconds(Rng(5, uint64_t(step)).below(300)));
 }
 
-// Waits up to ten seconds for what should become true.
+// Waits up to ten seconds until the condition is true.
 template <class F>
 bool becomes_true(const F& f) {
   for (int i = 0; i < 10'000 && !f(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -93,7 +93,7 @@ TEST(L14_Prefetch, WorkersFillAllSlotsAndNoMore) {
   std::atomic<int64_t> begun = 0;
   Numbers numbers(2, slots(5), [&](int64_t step, int64_t, int64_t& item) { item = step, ++begun; });
   ASSERT_TRUE(becomes_true([&] { return begun == 5; }));
-  numbers.take();  // its slot is not free before the next
+  numbers.take();  // its slot is not free before the next take()
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(begun, 5);
   numbers.take();
@@ -172,7 +172,7 @@ TEST(L14_Prefetch, EndsAfterAnItemThatIsBeingMade) {
 }
 
 TEST(L14_Prefetch, EndsAfterAnErrorThatNobodyHasTaken) {
-  Numbers numbers(2, slots(4), [](int64_t, int64_t, int64_t&) { fail("nobody hears this"); });
+  Numbers numbers(2, slots(4), [](int64_t, int64_t, int64_t&) { fail("this error is not read"); });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 

@@ -1,4 +1,4 @@
-// The order of samples: each once in each epoch, a function of (seed, position) alone.
+// The order of samples: each sample once per epoch, a function of only (seed, position).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST(L14_SampleOrder, EpochsAndSeedsHaveOrdersOfTheirOwn) {
   EXPECT_NE(epoch(a, 0), epoch(a, 1));
   EXPECT_NE(epoch(a, 0), epoch(b, 0));
   EXPECT_NE(epoch(a, 0), all(100));
-  EXPECT_NE(epoch(a, 1), epoch(b, 0)) << "a seed is no epoch";
+  EXPECT_NE(epoch(a, 1), epoch(b, 0)) << "a seed must not act like an epoch";
   EXPECT_NE(epoch(a, 0), epoch(b, 1));
 }
 
@@ -48,7 +48,7 @@ TEST(L14_SampleOrder, AnEpochIsAsManyPositionsAsThereAreSamples) {
   EXPECT_EQ(order.epoch_of(25), 2);
 }
 
-// Over 4,000 epochs of 8 samples, each stands at each place 500 times, with a standard deviation of 21.
+// Over 4,000 epochs of 8 samples, each sample is at each place 500 times, with a standard deviation of 21.
 TEST(L14_SampleOrder, EachSampleComesToEachPlaceAboutEquallyOften) {
   const SampleOrder order(8, 11);
   int64_t times[8][8] = {};

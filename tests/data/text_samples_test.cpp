@@ -1,5 +1,5 @@
-// Samples of a mapped text: their tokens, who reads which, and the same for any number of workers, ranks and
-// restarts.
+// Samples of a mapped text: their tokens, the rank that reads each, and that they are the same for any number
+// of workers, ranks and restarts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ TEST_F(L14_TextSamples, BehindTheTextTargetsDoNotCount) {
   EXPECT_EQ(t.targets, (Ids{two[1], two[2], two[3], two[4], -1, -1}));
 }
 
-// Texts whose last space is near their end, with strides that end there.
+// Texts whose last blank is near their end, with strides that end there.
 TEST_F(L14_TextSamples, EachSampleHasATarget) {
   for (int64_t n = 1; n < 40; ++n)
     for (int64_t stride = 1; stride < 9; ++stride) {
@@ -92,7 +92,7 @@ TEST_F(L14_TextSamples, EachSampleHasATarget) {
     }
 }
 
-// A piece without an end, as of a text without spaces: only its beginning is looked at.
+// A piece without an end, as in a text without blanks: only its beginning is encoded.
 TEST_F(L14_TextSamples, OfALongPieceASampleHasTheBeginning) {
   const TextSamples samples = of(std::string(4'000'000, 'b'), 100);
   for (const int64_t i : {int64_t(0), int64_t(7), samples.count() - 1})
@@ -147,7 +147,7 @@ TEST_F(L14_TextSamples, OfAFileThatGrewOrVanishedAreWhatTheyWere) {
   EXPECT_EQ(sample(samples, 2).inputs, before);
 }
 
-// What a rank's loader gives in so many steps.
+// What a rank's loader returns in `steps` steps.
 struct Reading {
   Share share;
   int64_t workers = 0;
@@ -177,7 +177,7 @@ TEST_F(L14_ReadSamples, BatchesAreTheSameForAnyNumberOfWorkers) {
     for (const int64_t workers : {1, 2, 3, 4})
       EXPECT_EQ(batches({{.batch = 4}, workers, dropout}, 40), alone)
           << workers << " workers, dropout " << dropout
-          << ": what a step reads may depend on its position alone, not on who reads it";
+          << ": a step's samples may depend only on its position, not on the worker that reads them";
   }
 }
 
@@ -198,7 +198,7 @@ TEST_F(L14_ReadSamples, AnotherSeedDropsOtherMerges) {
     return to_host<int32_t>(loader.next().inputs);
   };
   EXPECT_EQ(first(5), first(5));
-  EXPECT_NE(first(5), first(6)) << "the order is the same here";
+  EXPECT_NE(first(5), first(6)) << "the order must differ between seeds";
 }
 
 TEST_F(L14_ReadSamples, ARestartAtAnySampleGoesOnWithTheNext) {
@@ -207,14 +207,14 @@ TEST_F(L14_ReadSamples, ARestartAtAnySampleGoesOnWithTheNext) {
   for (const int64_t position : {int64_t(0), int64_t(1), int64_t(7), order.samples() - 1, order.samples()}) {
     const std::vector<Ids> rest = batches({{.batch = 1, .position = position}, 3, 0.3}, n - position);
     EXPECT_TRUE(std::equal(rest.begin(), rest.end(), one_by_one.begin() + position))
-        << "after a restart at position " << position << " other samples come, or in other tokens";
+        << "after a restart at position " << position << " the samples or their tokens differ";
   }
 }
 
 TEST_F(L14_ReadSamples, RanksTogetherReadTheBatchOfOne) {
   const std::vector<Ids> whole = batches({{.batch = 12, .position = 5}, 2, 0.3}, 8);
   for (const int64_t ranks : {2, 3, 4, 12}) {
-    const int64_t n = 12 / ranks * kT;  // ids of a rank's inputs
+    const int64_t n = 12 / ranks * kT;  // number of ids in a rank's inputs
     for (int64_t rank = 0; rank < ranks; ++rank) {
       const std::vector<Ids> part =
           batches({{.batch = 12, .rank = rank, .ranks = ranks, .position = 5}, 2, 0.3}, 8);
@@ -267,7 +267,7 @@ TEST(L14_Share, IsTheRanksPartOfEachStep) {
   };
   EXPECT_EQ(first(0, 1, 0, 0), 0);  // rank 0 of 1, position 0, step 0; the batch is 12
   EXPECT_EQ(first(0, 1, 0, 3), 36) << "a step reads a whole batch, so the next begins a batch later";
-  EXPECT_EQ(first(1, 2, 0, 0), 6) << "rank 1 begins behind the samples of rank 0";
+  EXPECT_EQ(first(1, 2, 0, 0), 6) << "rank 1 begins after the samples of rank 0";
   EXPECT_EQ(first(3, 4, 0, 2), 33)
       << "two whole batches were read, by all ranks together; then ranks 0 to 2 read 3 each";
   EXPECT_EQ(first(0, 1, 7, 0), 7) << "after a restart step 0 begins at the position";

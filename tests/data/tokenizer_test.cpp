@@ -1,4 +1,4 @@
-// Bytes as tokens, and as text that a terminal may be shown.
+// Bytes as tokens, and as text that is safe for a terminal.
 #include "src/data/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(L03_Tokenizer, TokensAreBytesAndComeBack) {
   expect_refused("token -1 is not a byte", [&] { ByteTokenizer::decode({-1}); });
 }
 
-// On both sides of every range; what is not shown as it is cannot garble a terminal.
+// On both sides of every range; an escaped byte cannot garble a terminal.
 TEST(L03_Tokenizer, PrintableText) {
   const std::pair<std::string, const char*> texts[] = {
       {"\x1F\x20\x7E\x7F\x01", "\\x1F ~\\x7F\\x01"},

@@ -51,7 +51,7 @@ TEST_F(L14_Tokens, OfEveryWidthInMemoryAndInAFile) {
       Ids part(3, -7);
       t.copy(997, 2, part.data());
       for (const auto& [begin, n] : {std::pair(-1, 1), {1000, 1}, {999, 2}, {0, -1}})
-        expect_refused("tokens: of 1000 there are not",
+        expect_refused(" on were requested, but there are 1000",
                        [&, begin = begin, n = n] { t.copy(begin, n, part.data()); });
       EXPECT_EQ(part, (Ids{ids[997], ids[998], -7}));
       EXPECT_TRUE(t.file_bytes() == read("tokens"));
@@ -108,12 +108,12 @@ TEST_F(L14_Tokens, OtherFilesAreRefused) {
   EXPECT_NE(refused(good.substr(0, 51)).find("says that it has 10 tokens; was it cut"), std::string::npos);
   EXPECT_NE(refused(good + 'x'), "");
   EXPECT_NE(refused(good + "xx"), "");
-  EXPECT_NE(refused("gradtok2" + good.substr(8)).find("is no file of tokens"), std::string::npos);
+  EXPECT_NE(refused("gradtok2" + good.substr(8)).find("is not a file of tokens"), std::string::npos);
   for (const size_t field : {8u, 16u, 24u})
     for (const int64_t value : {int64_t(-1), INT64_MIN, INT64_MAX, int64_t(1) << 32, int64_t(11)}) {
       std::string bytes = good;
       std::memcpy(&bytes[field], &value, sizeof value);
-      if (field == 24 && value == 11) continue;  // the tokens would be of one byte
+      if (field == 24 && value == 11) continue;  // the tokens would have one byte each
       EXPECT_NE(refused(bytes), "") << field << " " << value;
     }
   EXPECT_NE(refused("").find("is empty"), std::string::npos);
@@ -123,7 +123,8 @@ TEST_F(L14_Tokens, OtherFilesAreRefused) {
   expect_refused("no regular file", [&] { Tokens::of_file(path("pipe")); });
 }
 
-// A page of zeros comes where the file was, and a sentence; reading goes on elsewhere.
+// A page of zeros replaces the missing part of the file, and an error reports it; reading goes on in other
+// files.
 TEST_F(L14_Tokens, AFileThatIsCutGrowsOrVanishesWhileItIsRead) {
   const Ids ids = random_ids(100'000, 60'000);
   const Tokens memory(ids, 90'000, 60'000), other = in_file(memory, "other");
@@ -140,7 +141,7 @@ TEST_F(L14_Tokens, AFileThatIsCutGrowsOrVanishesWhileItIsRead) {
     }
     EXPECT_EQ(all(other), ids);
   }
-  {  // cut, and as long as before again: the pages that were touched meanwhile are zeros
+  {  // cut, then restored to its old length: the pages that were read in between are zeros
     const Tokens again = in_file(memory);
     ASSERT_EQ(truncate(path("tokens").c_str(), 0), 0);
     Ids to(100'000);
@@ -160,7 +161,7 @@ TEST_F(L14_Tokens, ManyFilesAtATimeAndAgain) {
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<MappedFile>> files;
     for (int i = 0; i < 64; ++i) files.push_back(std::make_unique<MappedFile>(path("f")));
-    expect_refused("64 files are already, the most at a time", [&] { MappedFile(path("f")); });
+    expect_refused("64 files are mapped already, the maximum", [&] { MappedFile(path("f")); });
     for (const auto& f : files) {
       f->check_whole();
       EXPECT_EQ(std::string(f->data(), size_t(f->bytes())), "some text");

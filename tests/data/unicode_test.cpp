@@ -1,4 +1,4 @@
-// What characters are, against Python's Unicode database (tests/golden/make_tokens.py).
+// Classes of characters, compared with Python's Unicode database (tests/golden/make_tokens.py).
 #include "src/data/unicode.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 char letter_of(CharClass is) { return "OLNS"[int(is)]; }
 
 TEST(L14_Unicode, ClassesAreThoseOfUnicode15) {
-  if (std::atof(utf8proc_unicode_version()) < 15) GTEST_SKIP() << "utf8proc is of an older Unicode";
+  if (std::atof(utf8proc_unicode_version()) < 15) GTEST_SKIP() << "utf8proc has an older version of Unicode";
   std::ifstream file("tests/golden/tokens/classes.txt");
   char expected = 0;
   char32_t c = 0;

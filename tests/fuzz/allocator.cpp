@@ -1,5 +1,5 @@
-// The allocator: random requests to one over memory of the host and one over addresses alone. What must hold
-// at any time does after every operation, both make the same decisions, and blocks keep what is written.
+// The allocator: random requests to two allocators, one with memory of the host and one with addresses only.
+// After every operation their invariants hold, both have made the same decisions, and blocks keep their data.
 #include <deque>
 
 #include "tests/fuzz/fuzz.h"
@@ -13,7 +13,7 @@ namespace {
 
 struct Live {
   Block *host, *meta;
-  char mark;  // in its first and last byte
+  char mark;  // the value of the host block's first and last byte
 };
 
 class Pair {
@@ -23,7 +23,7 @@ class Pair {
     while (!live_.empty()) free(0);
     both([](Allocator& a) { a.empty_cache(); });
     compare();
-    EXPECT_EQ(host_.meter.reserved(), 0) << "nothing is in use any more";
+    EXPECT_EQ(host_.meter.reserved(), 0) << "all blocks are free, but memory is still reserved";
   }
 
   void step(Choices& choices) {
@@ -79,7 +79,7 @@ class Pair {
       }
     };
     const Live l{ask(host_.allocator), ask(meta_), char(choices.between(1, 100))};
-    ASSERT_EQ(l.host == nullptr, l.meta == nullptr) << "of " << bytes << " bytes only one is out of memory";
+    ASSERT_EQ(l.host == nullptr, l.meta == nullptr) << "only one is out of memory, for " << bytes << " bytes";
     if (!l.host) return;
     ASSERT_TRUE(l.host->segment->serial == l.meta->segment->serial && l.host->offset == l.meta->offset &&
                 l.host->size == l.meta->size)
@@ -105,7 +105,7 @@ class Pair {
     EXPECT_EQ(host_.meter.at_peak(), meta_meter_.at_peak());
     EXPECT_EQ(host_.meter.reserved(), meta_meter_.reserved());
     EXPECT_EQ(host_.meter.device_requests(), meta_meter_.device_requests());
-    EXPECT_EQ(host_.source->misused, 0) << "pages are unmapped as they were mapped";
+    EXPECT_EQ(host_.source->misused, 0) << "pages must be unmapped in the way in which they were mapped";
   }
 
   Fixture host_;

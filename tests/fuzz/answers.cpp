@@ -1,4 +1,5 @@
-// Files of answers, which students write: judged, with a state for each question, or refused in a sentence.
+// Files of answers, which students write: each is judged, with a state per question, or rejected with a
+// message.
 #include <fstream>
 #include <iostream>
 #include <sstream>

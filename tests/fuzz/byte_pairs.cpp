@@ -1,6 +1,6 @@
-// Files of byte pairs: any bytes are refused in a sentence that names the file, or are byte pairs that are
-// the same after they are written and read again, and that give every text back. An input that begins with {
-// is a tokenizer.json; any other is a merges.txt and, after its first byte of zero, a vocab.json.
+// Files of byte pairs: any bytes are rejected with a message that names the file, or they are byte pairs that
+// stay equal when they are written and read, and that decode every encoded text to itself. An input that
+// begins with { is a tokenizer.json; any other is a merges.txt and, after its first zero byte, a vocab.json.
 #include "src/data/byte_pairs.h"
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace gradus::fuzz {
 namespace {
 
-// Learned on a text that is drawn, with up to two special tokens.
+// Byte pairs learned on a random text, with up to two special tokens.
 BytePairs random_pairs(Rng& rng) {
   std::string text;
   for (uint64_t n = rng.below(60); n > 0; --n) text += "aabc d\xC3\xA9"[rng.below(8)];
@@ -23,7 +23,7 @@ BytePairs random_pairs(Rng& rng) {
   return BytePairs(tokens, learned.merges());
 }
 
-// With one change, which mostly makes it a file that does not fit.
+// The text with one change, which makes most files invalid.
 std::string replaced(std::string text, Rng& rng) {
   struct {
     const char *from, *to;

@@ -1,5 +1,5 @@
-// Corpora: a folder of files, links, pipes and folders, as the input says, is refused in a sentence or read
-// without what is elsewhere; and the windows of what was read score each held-out byte once.
+// Corpora: a folder of files, links, pipes and folders, made from the input, is rejected with a message or
+// read without files outside it; and the windows of the corpus score each held-out byte once.
 #include "src/data/corpus.h"
 
 #include <sys/stat.h>
@@ -32,7 +32,7 @@ std::string content(Choices& choices) {
   return text;
 }
 
-// Up to 8 things below data/, and a folder beside it.
+// Makes up to 8 entries below data/, and the folder other/ next to it.
 void make_files(Choices& choices) {
   for (const char* folder : {"data", "other"}) fs::remove_all(folder);
   for (const char* folder : {"data/inner", "other/folder"}) fs::create_directories(folder);
@@ -44,7 +44,7 @@ void make_files(Choices& choices) {
   for (int64_t i = 0, n = choices.between(0, 8); i < n; ++i) {
     const fs::path path = fs::path(choices.yes() ? "data" : "data/inner") / std::to_string(i);
     switch (choices.between(0, 9)) {
-      case 0: check(mkfifo(path.c_str(), 0600) == 0, "no pipe could be made"); break;
+      case 0: check(mkfifo(path.c_str(), 0600) == 0, "cannot make a pipe"); break;
       case 1:
       case 2: fs::create_symlink(choices.one_of(targets), path); break;
       case 3: fs::create_directory(path); break;
@@ -63,8 +63,7 @@ void check_windows(const Corpus& corpus, int64_t T) {
   std::vector<int32_t> inputs(3 * T), targets(3 * T);
   loader->train_windows(5, 0, 3, inputs.data(), targets.data());
   for (int64_t i = 0; i < 3 * T; ++i)
-    EXPECT_TRUE((i + 1) % T == 0 || targets[i] == inputs[i + 1])
-        << "target " << i << " of " << T << " a window";
+    EXPECT_TRUE((i + 1) % T == 0 || targets[i] == inputs[i + 1]) << "target " << i << ", windows of " << T;
   std::string scored;
   for (int64_t w = 0; w < loader->held_out_windows(); ++w) {
     const int64_t rows = loader->held_out_windows(w, 1, inputs.data(), targets.data())[0];
@@ -90,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     return 0;
   }
   EXPECT_TRUE(0 <= corpus.split && corpus.split <= int64_t(corpus.bytes.size())) << corpus.split;
-  const bool is_elsewhere = path == "data/0";  // it may itself be a link to there
+  const bool is_elsewhere = path == "data/0";  // it may be a link to the folder other/ itself
   EXPECT_TRUE(is_elsewhere || corpus.bytes.find(fuzz::kElsewhere) == std::string::npos) << corpus.summary;
   fuzz::check_windows(corpus, T);
   return 0;

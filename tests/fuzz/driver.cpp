@@ -1,9 +1,9 @@
-// Runs a harness on inputs of its own, or on one file:
+// Runs a harness on generated inputs, or on one file:
 //   build/sanitize/fuzz/json --seconds=60 --seed=1
 //   build/sanitize/fuzz/json FILE
-// Input number i of a seed is always the same: drawn by the harness's sample() and, mostly, damaged. Inputs
-// are run in a child process, in a folder of its own; the parent finds it dead, late or grown too large, and
-// keeps the input. That is a finding; the exit code is 1.
+// Input i of a seed is always the same: the harness's sample() draws it, and the driver damages most of them.
+// A child process runs the inputs, in its own folder. If it crashes, takes too long or needs too much memory,
+// the parent process keeps the input and reports a finding; the exit code is then 1.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,21 +31,22 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-constexpr size_t kMostBytes = size_t(128) << 20;  // of an input
+constexpr size_t kMostBytes = size_t(128) << 20;  // the limit of an input
 
-// What the child does, in memory that both processes see.
+// The progress of the child, in shared memory.
 struct Shared {
-  std::atomic<int64_t> begun{0}, size{0};  // inputs so far; the bytes of the last
+  std::atomic<int64_t> begun{0}, size{0};  // begun inputs; the bytes of the last one
   uint8_t bytes[kMostBytes];
 };
 
 struct Settings {
   double seconds = 60, input_seconds = 10;
   int64_t seed = 1, input_mib = 1024;
-  std::string file;  // to be run alone, if given
+  std::string file;  // if given, the only input
 };
 
-// One to four times: a piece taken out, doubled, overwritten, or exchanged for one of another sample.
+// One to four times: deletes, doubles, cuts off or overwrites a piece, or replaces it by one of another
+// sample.
 void damage(std::string& input, Rng& rng) {
   for (uint64_t times = 1 + rng.below(4); times > 0; --times) {
     const size_t at = rng.below(input.size() + 1);
@@ -79,11 +80,11 @@ void run(const std::string& input, Shared& shared) {
   std::memcpy(shared.bytes, input.data(), input.size());
   shared.size = int64_t(input.size());
   ++shared.begun;
-  const std::vector<uint8_t> exact(input.begin(), input.end());  // so that a byte read past it is seen
+  const std::vector<uint8_t> exact(input.begin(), input.end());  // so that ASan sees a read past its end
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
 }
 
-// The child's program.
+// The work of the child process.
 void run_all(const Settings& settings, const std::string& file_bytes, Shared& shared) {
   if (!settings.file.empty()) return run(file_bytes, shared);
   const auto start = Clock::now();
@@ -103,7 +104,7 @@ std::string kill_and_say(pid_t child, const std::string& why) {
   return why;
 }
 
-// Waits for the child; says what was wrong with its last input, or nothing.
+// Waits for the child. Returns what was wrong with its last input, or "".
 std::string watch(pid_t child, const Settings& settings, const Shared& shared) {
   int64_t begun = 0;
   auto changed = Clock::now();
@@ -136,15 +137,15 @@ int run_and_watch(const std::string& program, const Settings& settings) {
   check(memory != MAP_FAILED, "no memory to share with the child");
   Shared& shared = *new (memory) Shared;
   std::string folder = (fs::temp_directory_path() / "gradus-fuzz-XXXXXX").string();
-  check(mkdtemp(folder.data()) != nullptr, folder, " cannot be made");
+  check(mkdtemp(folder.data()) != nullptr, folder, " cannot be created");
 
   const auto start = Clock::now();
   const pid_t child = fork();
-  check(child >= 0, "no child process could be started");
+  check(child >= 0, "cannot start a child process");
   if (child == 0) {
     fs::current_path(folder);
     run_all(settings, bytes, shared);
-    std::exit(0);  // looks for leaks
+    std::exit(0);  // where LeakSanitizer looks for leaks
   }
   const std::string why = watch(child, settings, shared);
   fs::remove_all(folder);
@@ -157,7 +158,7 @@ int run_and_watch(const std::string& program, const Settings& settings) {
   std::cout << ": FOUND: input " << inputs - 1 << " " << why << "\n";
   if (settings.file.empty()) {
     std::ofstream(kept, std::ios::binary).write(reinterpret_cast<const char*>(shared.bytes), shared.size);
-    std::cout << "  its " << shared.size << " bytes are kept; again: " << program << " " << kept << "\n";
+    std::cout << "  its " << shared.size << " bytes are kept; repeat: " << program << " " << kept << "\n";
   }
   return 1;
 }
@@ -172,12 +173,13 @@ int main(int argc, char** argv) {
     fuzz::Settings settings;
     const bool has_file = argc > 1 && argv[1][0] != '-';
     if (has_file) settings.file = argv[1];
-    Args args(argc - has_file, argv + has_file, "fuzz", "runs a harness on a FILE, or on inputs of its own");
-    settings.seconds = args.number("seconds", settings.seconds, "how long new inputs are begun", 0, 1e6);
-    settings.seed = args.integer("seed", settings.seed, "of the inputs", 0, INT64_MAX);
-    settings.input_seconds = args.number("input-seconds", settings.input_seconds, "for one input", 0.1, 1e6);
+    Args args(argc - has_file, argv + has_file, "fuzz", "runs a harness on a FILE, or on generated inputs");
+    settings.seconds = args.number("seconds", settings.seconds, "seconds with new inputs", 0, 1e6);
+    settings.seed = args.integer("seed", settings.seed, "seed of the inputs", 0, INT64_MAX);
+    settings.input_seconds =
+        args.number("input-seconds", settings.input_seconds, "limit per input", 0.1, 1e6);
     settings.input_mib =
-        args.integer("input-mib", settings.input_mib, "of memory, for the process", 1, 1 << 20);
+        args.integer("input-mib", settings.input_mib, "limit of the process's memory, in MiB", 1, 1 << 20);
     args.done();
     return fuzz::run_and_watch(argv[0], settings);
   } catch (const Error& e) {

@@ -1,5 +1,5 @@
-// Flags, one a line: refused as bad arguments, or values within the bounds of their declarations; and the
-// calculator's answer to a model, a batch and a budget that were typed.
+// Flags, one per line: they are rejected as bad arguments, or give values within the bounds of their
+// declarations; and the memory calculator answers for any model, batch and budget.
 #include <algorithm>
 #include <vector>
 
@@ -48,7 +48,7 @@ void ask_calculator(const Values& values) {
   try {
     const TrainingRun run{transformer_config(values.model), values.steps, 8};
     const int64_t needed = memory_need(run).reserved;
-    EXPECT_TRUE(fits(run, needed)) << "what " << needed << " bytes are needed for does not fit into them";
+    EXPECT_TRUE(fits(run, needed)) << "the run needs " << needed << " bytes, but does not fit into them";
     if (values.memory == 0) return;
     EXPECT_GE(largest_batch(run, values.memory), 0);
   } catch (const Error&) {  // no such model, or one that is too large

@@ -1,8 +1,8 @@
-// What the harnesses share. Each is one file with the function that libFuzzer calls: it does something with
-// the bytes it is given and ends the program where the contract is broken, as every failed EXPECT of
-// GoogleTest does here. Errors are what most inputs deserve; they must come in time and in little memory.
+// What the harnesses share. Each is one file with the function that libFuzzer calls: it uses its input and
+// ends the program if a contract is broken, as every failed EXPECT of GoogleTest does here. Most inputs are
+// invalid and must give an Error, soon and in little memory.
 //
-// driver.cpp calls it with inputs of its own. libFuzzer can, guided by coverage; with clang:
+// driver.cpp calls it with generated inputs. libFuzzer can call it, too, guided by coverage; with clang:
 //   clang++ -std=c++20 -I. -fopenmp -fsanitize=fuzzer,address tests/fuzz/json.cpp build/libgradus.a -lgtest
 #pragma once
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "src/core/rng.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size);
-// Called once before; libFuzzer does so too.
+// Called once, before the inputs; libFuzzer does so, too.
 extern "C" [[gnu::used]] inline int LLVMFuzzerInitialize(int*, char***) {
   GTEST_FLAG_SET(break_on_failure, true);
   return 0;
@@ -23,7 +23,7 @@ extern "C" [[gnu::used]] inline int LLVMFuzzerInitialize(int*, char***) {
 
 namespace gradus::fuzz {
 
-// Given by each harness: an input of the kind that it is about, for the driver, which damages most of them.
+// Each harness defines this: a typical input. The driver damages most of them.
 std::string sample(Rng&);
 
 inline std::string random_bytes(Rng& rng, uint64_t most) {
@@ -37,7 +37,7 @@ const auto& one_of(Rng& rng, const List& list) {
   return list[rng.below(std::size(list))];
 }
 
-// Decisions read from an input. When it has ended all further ones are the least.
+// Decisions read from an input. After its end, all decisions are the least value.
 class Choices {
  public:
   Choices(const uint8_t* bytes, size_t size) : bytes_(bytes), left_(size) {}
@@ -54,7 +54,7 @@ class Choices {
   const auto& one_of(const List& list) {
     return list[size_t(between(0, int64_t(std::size(list)) - 1))];
   }
-  // Any double at all; often one that is special, or next to the one before.
+  // Any double; often a special one, or the next above the previous one.
   double number() {
     using Limits = std::numeric_limits<double>;
     static constexpr double kSpecial[] = {0,

@@ -19,7 +19,7 @@ $(PLANTED) $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(DRIVER) $$
 	@echo 'link $@'
 	@$(CXX) $(filter %.o,$^) $(filter-out %.o,$^) $(LDLIBS) -lgtest -o $@
 
-# Lessons' own main functions, each by a name of its own, and what they need; and the judge of answers.
+# The main functions of the lessons, each with a different name, and their objects; and the judge of answers.
 MAIN_OBJ := $(patsubst lessons/%/main.cpp,$(BUILD)/fuzz/main_%.o,$(MAINS))
 $(MAIN_OBJ): $(BUILD)/fuzz/main_%.o: $(BUILD)/obj/lessons/%/main.o
 	@mkdir -p $(@D)

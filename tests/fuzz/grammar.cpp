@@ -1,5 +1,5 @@
-// Grammars: refused in a sentence, or such that sentences can be drawn, each of which is then a text of the
-// grammar with a probability, and that of several is the product.
+// Grammars: a text is rejected with a message, or sentences can be drawn from it. Each sentence is then a
+// text of the grammar and has a probability, and that of several sentences is the product.
 #include "src/data/grammar.h"
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace gradus::fuzz {
 namespace {
 
-// Rules of random alternatives that begin with different tokens. With few words many use each other.
+// Rules of random alternatives that begin with different tokens. There are few rules, so many use each other.
 std::string rules_of(Rng& rng) {
   const uint64_t rules = 1 + rng.below(6);
   std::string text;

@@ -1,4 +1,4 @@
-// Json: what it accepts it writes, and reads back as the same; what it refuses it refuses with a sentence.
+// Json: an accepted text stays the same when it is written and read; others are rejected with a message.
 
 #include "src/core/json.h"
 
@@ -68,7 +68,7 @@ std::string value_of(Rng& rng, int depth) {
 }  // namespace
 
 std::string sample(Rng& rng) {
-  if (rng.below(50) == 0) {  // many of the same: nesting, numbers, keys
+  if (rng.below(50) == 0) {  // many equal pieces: nesting, numbers, keys
     std::string text;
     for (uint64_t n = rng.below(40000), kind = rng.below(4); n > 0; --n)
       text += kind == 0 ? "[" : kind == 1 ? "0," : kind == 2 ? "{\"\":" : "\"" + std::to_string(n) + "\":1,";

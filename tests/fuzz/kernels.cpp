@@ -1,6 +1,6 @@
-// Kernels: random shapes, types, alignments, writes and wanted outputs, the same on the cpu and on emu. Each
-// may be wrong by what roundings in fp32 amount to: their number times the size of what is rounded; inputs
-// lie between -2 and 2, so that all sizes are known.
+// Kernels: random shapes, types, alignments, writes and wanted outputs, the same on cpu and emu. The allowed
+// error is that of the roundings in fp32: their number times the absolute value of the rounded numbers.
+// Inputs are between -2 and 2, so bounds of all absolute values are known.
 #include "tests/fuzz/kernels_experts.h"
 #include "tests/fuzz/kernels_llama.h"
 
@@ -29,7 +29,7 @@ Call elementwise(Draw& d) {
                                        {"add", &Backend::add},
                                        {"multiply", &Backend::multiply}};
   const int64_t n = d.size(600);
-  constexpr double kError = 32 * 8 * kEps;  // fewer than 32 roundings of numbers up to 8
+  constexpr double kError = 32 * 8 * kEps;  // fewer than 32 roundings of numbers of absolute value <= 8
   if (d.choices.yes()) {
     const Unary& k = d.choices.one_of(kUnary);
     const DType to =
@@ -102,7 +102,7 @@ Call softmax(Draw& d) {
             {d.array(d.t, n, -4, 4)},
             {{d.t, n, kEps * (double(s.cols) + 64)}},
             [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_fwd(c, s, in[0], out[0]); }};
-  // Probabilities: they sum to at most 2, and so y dy to 4.
+  // y has probabilities, which sum to at most 2, so y dy sums to at most 4.
   const double y = 2 / double(s.cols);
   return {"softmax_bwd",
           {},
@@ -111,14 +111,14 @@ Call softmax(Draw& d) {
           [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_bwd(c, s, in[0], in[1], out[0]); }};
 }
 
-// What layernorm_bwd reads, of the rows x.
+// The statistics of the rows x, which layernorm_bwd reads.
 Array statistics(Draw& d, RowShape s, const Array& x, const Array& gamma, const Array& beta) {
   return computed(d, DType::F32, 2 * s.rows, {}, [&](CallCtx& c, Out out) {
     cpu_backend().layernorm_fwd(c, s, x.in(), gamma.in(), beta.in(), {nullptr, d.t, Write::Set}, out, 1e-5f);
   });
 }
-// Of the steepest row; xhat is at most sqrt(cols), and the mean is off by about cols roundings, which the
-// steepness magnifies.
+// The largest rstd of a row. xhat is at most sqrt(cols), and the mean has the error of about cols roundings,
+// which rstd magnifies.
 double steepness(const Array& stats) {
   const std::vector<double> v = stats.values();
   double steep = 1;
@@ -156,7 +156,7 @@ Call layernorm(Draw& d) {
 
 Call cross_entropy(Draw& d) {
   RowShape s = d.rows();
-  s.rows = std::max<int64_t>(s.rows, 1);  // the mean of none is not asked for
+  s.rows = std::max<int64_t>(s.rows, 1);  // the mean over no rows is not defined
   const int64_t n = s.rows * s.cols;
   const double error = kEps * (double(s.cols) + 64) * 16;
   const Array logits = d.array(d.t, n, -4, 4), targets = d.ids(s.rows, s.cols);
@@ -168,7 +168,7 @@ Call cross_entropy(Draw& d) {
             [s](const Backend& b, CallCtx& c, In in, Outs out) {
               b.cross_entropy_fwd(c, s, in[0], in[1], {}, out[0], out[1]);
             }};
-  // The logits are the numbers that lie in the output; any log-sum-exp that is large enough will do.
+  // The logits are the previous numbers of the output; any log-sum-exp that is large enough is valid.
   return {"cross_entropy_bwd_inplace",
           {},
           {targets, d.array(DType::F32, s.rows, 4, 8), d.array(DType::F32, 1)},
@@ -198,7 +198,7 @@ Call embedding(Draw& d) {
           }};
 }
 
-// layernorm's bounds; the rows are sums, up to 4 in size, and what is added to dx is up to 2.
+// layernorm's bounds, for rows that are sums of absolute value <= 4, and <= 2 for the addend of dx.
 Call add_layernorm(Draw& d) {
   const RowShape s = d.rows();
   const int64_t n = s.rows * s.cols;
@@ -232,7 +232,7 @@ Call add_layernorm(Draw& d) {
           }};
 }
 
-// gelu's bounds, of numbers up to 4, and those of a sum of as many as rows.
+// gelu's bounds for numbers of absolute value <= 4, and those of a sum over the rows.
 Call bias_gelu(Draw& d) {
   const RowShape s = d.rows();
   const int64_t n = s.rows * s.cols;
@@ -254,7 +254,7 @@ Call bias_gelu(Draw& d) {
           }};
 }
 
-// What linear_cross_entropy has beside products and cross-entropy.
+// The kernels of linear_cross_entropy other than products and cross-entropy.
 Call counts_and_ratios(Draw& d) {
   const int64_t n = d.size(600);
   if (d.choices.yes()) {

@@ -1,5 +1,5 @@
-// What the harness of the kernels is made of: a call with its inputs, and outputs of which each has a bound
-// for what two devices may differ by.
+// The parts of the harness of the kernels: a call with its inputs and outputs. Each output has a bound for
+// the difference between two devices.
 #pragma once
 #include <functional>
 #include <new>
@@ -10,9 +10,9 @@
 
 namespace gradus::fuzz {
 
-constexpr double kEps = 0x1p-24;  // of fp32, in which sums are taken
+constexpr double kEps = 0x1p-24;  // of fp32, the type of sums
 
-// Numbers in exactly as many bytes as they need, so that one more is an overflow, at any alignment.
+// Numbers in a buffer of exactly their bytes, at any alignment, so that one byte more is an overflow.
 class Array {
  public:
   Array(DType t, const std::vector<double>& values, int64_t shift)
@@ -45,8 +45,8 @@ class Array {
   std::vector<char> bytes_;
 };
 
-// What the engine gives a kernel: scratch of exactly the bytes that its cost says, and a workspace, one for
-// all calls because it is large.
+// The context of a call, as the engine makes it: scratch of exactly the bytes that the cost says, and a
+// workspace that all calls share, because it is large.
 alignas(64) inline char workspace[kWorkspaceBytes];
 struct CallCtx {
   explicit CallCtx(const Cost& cost) : scratch(::operator new(size_t(cost.scratch), kAlignment)) {}
@@ -65,20 +65,20 @@ using Outs = const std::vector<Out>&;
 struct Result {
   DType t;
   int64_t n;
-  double error;                 // of what is computed, before it is rounded to t
-  bool in_place = false;        // else it may be unwanted, and is set or added to
-  double least = -2, most = 2;  // what lies there before: by Add, or if it is updated, this takes part
+  double error;                 // the bound of the computed number, before it is rounded to t
+  bool in_place = false;        // else the output may be unwanted, and is set or added to
+  double least = -2, most = 2;  // the range of the previous numbers, which Add and updates read
 };
 
 struct Call {
   const char* name;
-  Cost cost;  // for its scratch
+  Cost cost;  // says how much scratch it needs
   std::vector<Array> in;
   std::vector<Result> out;
   std::function<void(const Backend&, CallCtx&, In, Outs)> run;
 };
 
-// Draws what calls are made of.
+// Draws the parts of calls.
 struct Draw {
   Choices& choices;
   Rng rng;
@@ -119,7 +119,7 @@ struct Draw {
   }
 };
 
-// What the cpu computes, as an input of a backward.
+// A result of the cpu, as an input of a backward kernel.
 inline Array computed(Draw& d, DType t, int64_t n, const Cost& cost,
                       const std::function<void(CallCtx&, Out)>& run) {
   Array a(t, std::vector<double>(size_t(n)), d.pick(0, 3));
@@ -128,7 +128,7 @@ inline Array computed(Draw& d, DType t, int64_t n, const Cost& cost,
   return a;
 }
 
-// Runs it on the cpu and on emu, with some of the outputs, each set or added to, and compares.
+// Runs the call on cpu and emu, with some of the outputs, each set or added to, and compares the results.
 inline void compare(Draw& draw, const Call& call) {
   std::vector<CBuf> in;
   for (const Array& a : call.in) in.push_back(a.in());

@@ -1,4 +1,4 @@
-// Of the harness of the kernels: a mixture of experts.
+// The harness of the kernels: a mixture of experts.
 #pragma once
 #include "tests/fuzz/kernels.h"
 
@@ -11,8 +11,8 @@ inline ExpertShape expert_shape(Draw& d) {
   s.capacity = d.pick(0, s.T);
   return s;
 }
-// Distinct experts for each token, and their places: one output of the cpu's, which the tests of kernels
-// compare with other ways.
+// Distinct experts for each token, and their places: one output of the cpu, which the tests of the kernels
+// check.
 inline Array chosen(Draw& d, const ExpertShape& s) {
   const Array logits = d.array(DType::F32, s.tokens() * s.E);
   return computed(d, DType::I32, s.choices(), cost::choose_experts_fwd(s, DType::F32),
@@ -28,7 +28,7 @@ inline Array placed(Draw& d, const ExpertShape& s, const Array& experts, bool sl
                   });
 }
 
-// Indices, as numbers that are the same if the indices are: fp32 has all that are below 2^24, and kElsewhere.
+// Indices as numbers, which are equal if the indices are: fp32 represents all below 2^24, and kElsewhere.
 inline void copy_indices(const std::vector<int32_t>& from, Out to) {
   std::copy(from.begin(), from.end(), to.as<float>());
 }
@@ -69,7 +69,7 @@ inline Call choose_experts(Draw& d) {
               [s](const Backend& b, CallCtx& c, In in, Outs out) {
                 b.choose_experts_fwd(c, s, in[0], {nullptr, DType::I32}, out[0]);
               }};
-    default:  // weights as probabilities: they sum to at most 2, and so w dw to 4
+    default:  // the weights are probabilities, which sum to at most 2, so w dw sums to at most 4
       return {"choose_experts_bwd",
               {},
               {chosen(d, s), d.array(d.t, s.choices(), 0, 2 / chosen_ones), d.array(d.t, s.choices())},

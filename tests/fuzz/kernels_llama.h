@@ -1,10 +1,10 @@
-// Of the harness of the kernels: RMSNorm, SwiGLU and rotary positions.
+// The harness of the kernels: RMSNorm, SwiGLU and rotary positions.
 #pragma once
 #include "tests/fuzz/kernels_models.h"
 
 namespace gradus::fuzz {
 
-// |xhat| is at most the root of the columns; rstd, at most `steep`, is relatively as exact as xhat.
+// |xhat| is at most sqrt(cols); rstd is at most `steep` and has the relative error of xhat.
 inline Call rmsnorm(Draw& d) {
   const RowShape s = d.rows();
   const int64_t n = s.rows * s.cols;
@@ -34,7 +34,7 @@ inline Call rmsnorm(Draw& d) {
           }};
 }
 
-// Fewer than 16 roundings of numbers up to 8 on each device.
+// Fewer than 16 roundings of numbers of absolute value <= 8 on each device.
 inline Call swiglu(Draw& d) {
   const RowShape s = d.rows();
   const int64_t n = s.rows * s.cols;

@@ -1,4 +1,4 @@
-// Of the harness of the kernels: products, attention and optimizers.
+// The harness of the kernels: products, attention and optimizers.
 #pragma once
 #include "tests/fuzz/kernels.h"
 
@@ -8,7 +8,7 @@ inline Call matmul(Draw& d) {
   MatmulShape s{.M = d.size(70), .N = d.size(70), .K = d.size(130), .lda = 0, .ldb = 0, .ldc = 0};
   s.ta = d.choices.yes() ? Trans::Yes : Trans::No, s.tb = d.choices.yes() ? Trans::Yes : Trans::No;
   s.alpha = d.choices.one_of(std::array{1.f, 0.5f, -2.f});
-  // A matrix of rows x cols with gaps; the bytes end with its last element.
+  // The elements of a rows x cols matrix with gaps between its rows, up to its last element.
   const auto stored = [&](Trans t, int64_t rows, int64_t cols, int64_t& ld) {
     if (t == Trans::Yes) std::swap(rows, cols);
     ld = cols + d.pick(0, 3);
@@ -48,12 +48,12 @@ inline AttentionShape attention_shape(Draw& d) {
   s.key = d.key();
   return s;
 }
-// From the first element of a tensor of so many heads to its last.
+// The elements of a tensor with this number of heads, from its first to its last one.
 inline int64_t extent(const AttentionShape& s, int64_t heads, const HeadLayout& l) {
   return (s.B - 1) * l.batch + (heads - 1) * l.head + (s.T - 1) * l.time + s.D;
 }
-// Probabilities may be rounded to T before they are used, scores are sums of D products; sums over T keys
-// have weights of at most 1/(1-p) together. (The bound of tests/attention_test.cpp.)
+// Probabilities may be rounded to t before they are used, and scores are sums of D products. The weights of a
+// sum over T keys sum to at most 1/(1-p). (The bound of tests/kernels/attention_test.cpp.)
 inline double attention_error(const Draw& d, const AttentionShape& s) {
   return 16 * epsilon_of(d.t) + 64 * double(s.D) * kEps;
 }
@@ -120,7 +120,7 @@ inline Call attention_bwd(Draw& d) {
           }};
 }
 
-// Of weights of at most 1 and numbers up to 2; the log-sum-exps are up to 8 in size.
+// Weights are at most 1, numbers at most 2, and log-sum-exps at most 8 in absolute value.
 inline Call attention_merge(Draw& d) {
   AttentionShape s = attention_shape(d);
   const int64_t rows = s.B * s.H * s.T;
@@ -134,7 +134,7 @@ inline Call attention_merge(Draw& d) {
           }};
 }
 
-// Targets of `cols` columns of a larger vocabulary; some are elsewhere, some do not count.
+// Targets for `cols` columns of a larger vocabulary: some are in other columns, some do not count.
 inline Array targets_of_part(Draw& d, int64_t n, int64_t cols) {
   std::vector<double> v(static_cast<size_t>(n));
   for (double& x : v) {
@@ -179,7 +179,7 @@ inline Call cross_entropy_of_part(Draw& d) {
   }
 }
 
-// adamw, or sgd with or without momentum, of one to three parameters.
+// adamw, or sgd with or without momentum, with one to three parameters.
 inline Call update(Draw& d) {
   const bool adamw = d.choices.yes(), momentum = adamw || d.choices.yes(),
              master = d.t != DType::F32 && d.choices.yes();
@@ -187,7 +187,7 @@ inline Call update(Draw& d) {
   const DType state = d.t_or_fp32();
   Call call{adamw ? "adamw" : "sgd", {}, {}, {}, {}};
   std::vector<int64_t> sizes;
-  // Steps of at most 48 times the learning rate of 1/8: of adamw, 2/(1-b1^3) / sqrt(1/4).
+  // The steps are at most 48 times the learning rate, 1/8: for adamw 2/(1-b1^3) / sqrt(1/4).
   constexpr double kError = 16 * kEps * 8;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t n = d.size(300);
@@ -212,7 +212,7 @@ inline Call update(Draw& d) {
   return call;
 }
 
-// Its two results lie in the scalars.
+// Compares the two results, which the kernel writes to the scalars of the update.
 inline Call clip_factor(Draw& d) {
   Call call{"clip_factor", cost::sum_squares(1, d.t), {}, {{DType::F32, 2, 16 * 64 * kEps, true}}, {}};
   std::vector<int64_t> sizes;

@@ -1,6 +1,6 @@
-// The flags of every lesson, as its own main() declares them, one a line behind the number of the lesson. A
-// last flag that no program has ends each before its work: with exit code 2 and a sentence, whatever stands
-// before it.
+// The flags of every lesson, as its main() declares them, one per line, after the number of the lesson. The
+// last flag exists in no program, so each program ends before its work, with exit code 2 and a message,
+// whatever the other flags are.
 #include <algorithm>
 #include <iostream>
 #include <sstream>
@@ -8,7 +8,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-// fuzz.mk lists them, each renamed.
+// fuzz.mk renames the main functions and lists them.
 #define X(name) int name(int argc, char** argv);
 extern "C" {
 GRADUS_MAINS

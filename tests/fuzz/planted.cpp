@@ -1,4 +1,4 @@
-// No harness but a test of the driver: faults that it must find. selftest.sh runs it.
+// Not a harness, but a test of the driver: faults that it must find. selftest.sh runs it.
 #include <unistd.h>
 
 #include <stdexcept>

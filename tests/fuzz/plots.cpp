@@ -1,4 +1,4 @@
-// Plots of any numbers and names are drawn, or refused, in time.
+// Plots of any numbers and names are drawn, or rejected, within the time limit.
 #include <cmath>
 
 #include "src/io/plot.h"
@@ -10,7 +10,7 @@ std::string sample(Rng& rng) { return random_bytes(rng, 300); }
 
 namespace {
 
-// x runs on, by 1 or by any numbers.
+// x counts from 0, or has any numbers.
 Series series_of(Choices& choices, int64_t points, bool any_x) {
   Series series{choices.text(12), {}, {}};
   for (int64_t i = 0; i < points; ++i) {

@@ -1,5 +1,6 @@
-// Files of weights: any bytes are refused in a sentence, or are a file whose tensors, read, written and read
-// again, are the same. An input of no byte stands for a pipe, and one of a single byte for a folder.
+// Files of weights: any bytes are rejected with a message, or are a file whose tensors stay the same when
+// they are read, written and read. An input without bytes stands for a pipe, and one of a single byte for a
+// folder.
 #include "src/io/safetensors.h"
 
 #include <sys/stat.h>
@@ -50,7 +51,7 @@ std::string tensors_of(Rng& rng) {
 
 std::string sample(Rng& rng) {
   if (rng.below(400) != 0) return tensors_of(rng);
-  // A header as long as the format allows, of very many values or one very long.
+  // A header of up to the longest allowed size, with very many values or a very long one.
   constexpr const char* kBegins[] = {"{\"a\":[", "{\"__metadata__\":{\"a\":\"", "{", "{\"a\":"};
   constexpr const char* kPieces[] = {"0,", "0", " ", "[", "[],", "\"\",", "\\n", "\"a\":{},"};
   std::string header = one_of(rng, kBegins);
@@ -83,7 +84,7 @@ void prepare(const uint8_t* bytes, size_t size) {
   namespace fs = std::filesystem;
   fs::remove_all(kFile);
   if (size == 0)
-    check(mkfifo(kFile, 0600) == 0, "no pipe could be made");
+    check(mkfifo(kFile, 0600) == 0, "cannot make a pipe");
   else if (size == 1)
     fs::create_directory(kFile);
   else

@@ -1,5 +1,5 @@
-// What is loaded into a model: training, whole and sharded, and adapters with their configuration. It fits
-// and is loaded, or is refused in a sentence, and then nothing has changed.
+// Files that are loaded into a model: training, whole and sharded, and adapters with their configuration. A
+// file fits and is loaded, or it is rejected with a message and the model is unchanged.
 #include <filesystem>
 #include <fstream>
 
@@ -33,7 +33,7 @@ std::string get(const std::string& path) {
   return bytes.str();
 }
 
-// The files that the library itself writes: of training, and the two of adapters with a zero byte between.
+// Files that the library writes: one of training, and the two of adapters, separated by a zero byte.
 struct Written {
   std::string training, adapters;
   Written() {
@@ -64,7 +64,7 @@ std::vector<double> values_of(const Parameters& parameters) {
   return all;
 }
 
-// Calls it; after an Error the parameters are what they were.
+// Calls `load`; after an Error the parameters are unchanged.
 template <class Load>
 void load_or_change_nothing(const Parameters& parameters, const Load& load) {
   const std::vector<double> before = values_of(parameters);
@@ -101,13 +101,13 @@ void load_small() {
 
 }  // namespace
 
-// The first byte chooses.
+// The first byte selects the kind of file.
 std::string sample(Rng& rng) {
   const uint64_t kind = rng.below(3);
   std::string file = kind < 2 ? written().training : written().adapters;
   constexpr const char* kNumbers[] = {"9223372036854775807", "-1",   "1e300", "3.9", "0",
                                       "2000000000",          "null", "\"\""};
-  for (uint64_t n = rng.below(3); n > 0; --n) {  // another number in the text in front
+  for (uint64_t n = rng.below(3); n > 0; --n) {  // replaces a number in the text at the beginning
     const size_t at = file.find_first_of("0123456789", 8 + rng.below(std::min<size_t>(file.size(), 2000)));
     if (at == file.npos) break;
     const size_t end = file.find_first_not_of("0123456789", at);

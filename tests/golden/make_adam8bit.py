@@ -1,5 +1,5 @@
-"""Writes adam8bit.safetensors: ten updates of a matrix by bitsandbytes' 8-bit AdamW, in its version in plain PyTorch
-(on the CPU the package has no other).
+"""Writes adam8bit.safetensors: ten updates of a matrix by bitsandbytes' 8-bit AdamW, in its plain PyTorch version
+(the only one of the package for the CPU).
 
 python make_adam8bit.py    (torch 2.15, bitsandbytes 0.50.2, triton, safetensors)
 """
@@ -19,7 +19,7 @@ N = ROWS * COLS
 
 
 def gradients(step):
-    """Of every block another size, so that the second moments span decades."""
+    """Each quantization block has a different magnitude, so that the second moments span decades."""
     sizes = torch.tensor([10.0 ** -(i % 4) for i in range(N // 256 + 1)]).repeat_interleave(256)[:N]
     return inputs((step + 2) * N)[-N:] * sizes * 0.1
 

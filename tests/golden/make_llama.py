@@ -20,7 +20,7 @@ JOINED = {"attn.c_attn": [f"self_attn.{x}_proj" for x in "qkv"], "mlp.c_fc": ["m
 
 
 def our_tensors(model, tensor_of):
-    """Query, key and value are three matrices there, one here; so are gate and up of an MLP without experts."""
+    """Joins the matrices of query, key and value, and those of gate and up in an MLP without experts."""
     theirs = {name.removesuffix(".weight"): tensor_of(p) for name, p in model.named_parameters()}
     out = {f"{ours}.weight": theirs.pop(name) for name, ours in WHOLE_MODEL.items()}
     for l in range(L):
@@ -40,7 +40,7 @@ def rms_norm(x, gain, eps=1e-5):
 
 
 def rotated(x, base):
-    """x (B,T,heads,D): element i turns together with element i + D/2."""
+    """x (B,T,heads,D): rotates the pairs of elements i and i + D/2."""
     angle = np.arange(T)[:, None, None] * base ** (-np.arange(D // 2) / (D // 2))
     a, b = np.split(x, 2, -1)
     return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
@@ -76,7 +76,7 @@ def mixture(x, w, chosen):
 
 
 def expected_logits(tensors, KV, base, chosen):
-    """What this repository's layout means, in fp64 and without torch: the check of the conversion."""
+    """The model in gradus's layout, in fp64 and without torch: the check of the conversion."""
     weight = lambda name: tensors[f"weight.{name}.weight"].numpy().astype(np.float64)
     x = weight("wte")[tensors["ids"].numpy()]
     for l in range(L):
@@ -88,9 +88,9 @@ def expected_logits(tensors, KV, base, chosen):
 
 
 def balance_tensors(model, router_logits):
-    """The balance loss without its factor: the mean over the sequences of each layer, the sum over layers; and its
-    gradients of the routers and the embedding. In transformers the shares of the choices add up to the number of
-    experts per token, here to 1."""
+    """The balance loss without its factor, averaged over the sequences of each layer and summed over layers; and its
+    gradients for the routers and the embedding. In transformers the shares of choices sum to the number of experts
+    per token, in gradus to 1."""
     c = model.config
     of_one = lambda logits: load_balancing_loss_func((logits,), c.num_local_experts, c.num_experts_per_tok)
     loss = sum(of_one(logits) for layer in router_logits for logits in layer.unflatten(0, (B, T)))
@@ -112,7 +112,7 @@ def make(path, seed, model_type, config_type, base, **sizes):
         p.data = 1 + 0.3 * torch.randn_like(p) if "norm" in name else 0.2 * torch.randn_like(p)
     ids, targets = (torch.randint(0, config.vocab_size, (B, T)) for _ in range(2))
     output = model(ids)
-    loss = F.cross_entropy(output.logits.flatten(0, 1), targets.flatten())  # the targets are those of the same position
+    loss = F.cross_entropy(output.logits.flatten(0, 1), targets.flatten())  # targets[t] belongs to position t
     out = {"ids": ids.int(), "targets": targets.int()}
     mixtral = model_type == transformers.MixtralForCausalLM
     if mixtral:

@@ -25,7 +25,7 @@ for l in range(L):
 
 
 def bert_tensors(t):
-    """Query, key and value are three matrices there, one here."""
+    """transformers has three matrices for query, key and value; gradus has one."""
     out = {f"{BERT[name]}.{kind}": x for name, kind, x in t if name in BERT}
     by_name = {f"{name}.{kind}": x for name, kind, x in t}
     for l in range(L):
@@ -38,8 +38,8 @@ def bert_tensors(t):
 
 
 def neox_tensors(t):
-    """The rows of query_key_value are q, k, v of the first head, then those of the second, ...; here q of all heads,
-    then k, then v."""
+    """The rows of query_key_value are q, k, v of the first head, then those of the second, ...; gradus has q of all
+    heads, then k, then v."""
     out = {}
     for name, kind, x in t:
         if name in NEOX:
@@ -55,7 +55,7 @@ def make(path, model, rename, targets, **batch):
     for name, p in model.named_parameters():  # far from the initialization, so that no term is lost
         p.data += 0.1 * torch.randn_like(p)
         if "_embeddings" in name:
-            p.data *= 0.1  # so small that the epsilon of the norm after them shows
+            p.data *= 0.1  # so small that the epsilon of the next norm matters
     logits = model(**batch).logits
     loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
     loss.backward()
@@ -69,7 +69,7 @@ def make(path, model, rename, targets, **batch):
     print(path, "loss", loss.item())
 
 
-ids = torch.randint(1, V, (B, T))  # not 0: to BERT it is padding, for which PyTorch leaves the gradient out
+ids = torch.randint(1, V, (B, T))  # not 0, which is BERT's padding: PyTorch skips its gradient
 make("bert.safetensors",
      transformers.BertForSequenceClassification(transformers.BertConfig(
          vocab_size=V, hidden_size=C, num_hidden_layers=L, num_attention_heads=H, intermediate_size=4 * C,

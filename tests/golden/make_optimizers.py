@@ -17,7 +17,7 @@ DECAY = 0.1
 
 
 def optimizers_of(name, params):
-    """As gradus has them: vectors do not decay; Muon has the matrices of blocks, AdamW the rest."""
+    """As in gradus: no weight decay for vectors; Muon updates the matrices of blocks, AdamW the others."""
     lr = RATES[name]
     groups = [{"params": [p for p in params.values() if p.dim() >= 2], "weight_decay": DECAY},
               {"params": [p for p in params.values() if p.dim() < 2], "weight_decay": 0.0}]

@@ -35,12 +35,12 @@ def model_of(name):
     return model.eval()
 
 
-def by_part(x):  # rows q, k, v of each head in turn -> all q, all k, all v
+def by_part(x):  # rows q, k, v of one head after the other -> all q, all k, all v
     return x.unflatten(0, (H, 3, C // H)).transpose(0, 1).flatten(0, 2)
 
 
 def ours(family, name, x):
-    """The name and the value of a weight here."""
+    """The name and the value of a weight in gradus."""
     stem, kind = name.rsplit(".", 1)
     if family == "gpt2":
         stem = stem.removeprefix("transformer.")

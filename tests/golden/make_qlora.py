@@ -1,4 +1,4 @@
-"""Writes qlora.safetensors: NF4 with double quantization as bitsandbytes gives it on the CPU.
+"""Writes qlora.safetensors: NF4 with double quantization by bitsandbytes on the CPU.
 
 python make_qlora.py    (torch 2.15, bitsandbytes 0.50.2, safetensors)
 """
@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 def main():
     print("bitsandbytes", bnb.__version__, "torch", torch.__version__)
     out = {}
-    for n in (65536, 40001):  # whole spans of 64 x 256 elements; one that is not, and an odd number
+    for n in (65536, 40001):  # whole groups of 64 x 256 elements, and an odd number with a partial group
         codes, state = F.quantize_4bit(
             inputs(n), blocksize=64, quant_type="nf4", compress_statistics=True
         )
@@ -23,7 +23,7 @@ def main():
         out[f"scale_codes.{n}"] = state.absmax
         out[f"scale_scales.{n}"] = state.state2.absmax
         values = F.dequantize_4bit(codes, state).flatten()
-        out[f"values.{n}"] = values[::8].clone()  # each block has eight of them
+        out[f"values.{n}"] = values[::8].clone()  # eight values per quantization block
     for name, tensor in out.items():
         print(name, tuple(tensor.shape), tensor.dtype)
     save_file({k: v.contiguous() for k, v in out.items()}, pathlib.Path(__file__).parent / "qlora.safetensors")

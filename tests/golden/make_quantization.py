@@ -1,4 +1,4 @@
-"""Writes quantization.safetensors: the books of bitsandbytes, and the codes that it gives on the CPU.
+"""Writes quantization.safetensors: the codebooks of bitsandbytes, and the codes that it computes on the CPU.
 
 python make_quantization.py    (torch 2.15, bitsandbytes 0.50.2, safetensors)
 """
@@ -14,7 +14,7 @@ N = 65536
 
 
 def inputs(n=N):
-    """About normal: sums of four hashes, which quantized_test.cpp makes anew."""
+    """Approximately normal: sums of four hashes, which quantized_test.cpp computes, too."""
     hashed = (np.arange(1, 4 * n + 1, dtype=np.uint64) * np.uint64(2654435761)) % np.uint64(2**32)
     sums = (hashed >> np.uint64(16)).reshape(n, 4).sum(axis=1).astype(np.float64)
     return torch.from_numpy(((sums - 131070.0) / 37837.0).astype(np.float32))

@@ -55,7 +55,7 @@ def train():
 
 
 def tiktoken_ids(tokenizer):
-    """By the bytes of tokens in the order of their ids, which is that of the merges."""
+    """tiktoken's ids. The rank of a token is its id, because ids are in the order of the merges."""
     printable = [b for b in range(256) if 0x21 <= b <= 0x7E or (0xA1 <= b and b != 0xAD)]
     others = [b for b in range(256) if b not in printable]
     byte_of = {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
@@ -64,7 +64,7 @@ def tiktoken_ids(tokenizer):
 
 
 def classes():
-    """Runs of code points: a letter for the class and how many there are. U: not assigned in Unicode 15.0."""
+    """Runs of code points: a letter for the class, and the length of the run. U: not assigned in Unicode 15.0."""
     assert unicodedata.unidata_version == "15.0.0", unicodedata.unidata_version
     runs = []
     for code_point in range(0x110000):
@@ -86,7 +86,7 @@ def main():
     tokenizer = train()
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     loaded = json.loads((folder / "tokenizer.json").read_text())
-    loaded["added_tokens"] = []  # which it would look for in the text
+    loaded["added_tokens"] = []  # which the tokenizer would search for in the text
     ids = Tokenizer.from_str(json.dumps(loaded)).encode(TEXT).ids
     assert ids == tiktoken_ids(tokenizer)
     (folder / "text.txt").write_bytes(TEXT.encode())

@@ -1,4 +1,4 @@
-// gpu-bundle (bundle.sh): what it writes, from this clone.
+// What gpu-bundle (bundle.sh) writes from this clone.
 #include <sys/wait.h>
 
 #include <regex>
@@ -10,8 +10,8 @@ namespace {
 
 struct GpuBundle : FolderTest {
   void SetUp() override {
-    if (std::system("git rev-parse --git-dir >/dev/null 2>&1") != 0) GTEST_SKIP() << "this is no clone";
-    if (!fs::exists("/usr/src/googletest")) GTEST_SKIP() << "the sources of GoogleTest are not there";
+    if (std::system("git rev-parse --git-dir >/dev/null 2>&1") != 0) GTEST_SKIP() << "this is not a clone";
+    if (!fs::exists("/usr/src/googletest")) GTEST_SKIP() << "the sources of GoogleTest are missing";
   }
   int bundle() const {
     return WEXITSTATUS(
@@ -44,7 +44,7 @@ TEST_F(GpuBundle, HasWhateverIsIncludedOfPackages) {
 TEST_F(GpuBundle, WritesOverNothing) {
   write("bundle/mine", "1");
   EXPECT_EQ(bundle(), 1);
-  EXPECT_NE(read("out").find("is there already; name a new folder, or remove it"), std::string::npos)
+  EXPECT_NE(read("out").find("already exists; name a new folder, or remove it"), std::string::npos)
       << read("out");
   EXPECT_EQ(read("bundle/mine"), "1");
 }

@@ -1,34 +1,34 @@
 #!/bin/sh
-# check.sh [STAGE...]: whether everything holds on this machine's GPU, by default in all stages. `make gpu-check`
-# calls it. A stage is a list of jobs. What a job found is kept at once, in build/gpu/STAGE/JOB.log and .result, and
-# is not run again, so that what was interrupted goes on where it was. A job that fails stops no other.
+# check.sh [STAGE...]: runs all checks on this machine's GPU, or those of some stages. `make gpu-check` calls it. A
+# stage is a list of jobs. The result of a job is stored at once, in build/gpu/STAGE/JOB.log and .result, and a finished
+# job is not repeated, so an interrupted check continues where it stopped. A failed job does not stop the others.
 #
-#   LIMIT=540   ends after so many seconds (a queue's limit); a job that is cut off is run again the next time
-#   AGAIN=1     forgets the results of the stages that are named
+#   LIMIT=540   ends after this many seconds (a queue's limit); the next call repeats the job that was cut off
+#   AGAIN=1     first deletes the results of the named stages
 #   PYTHON=…    the interpreter that has PyTorch
-#   SM=90a      builds for this compute capability; by default for that of the GPU that is here
+#   SM=90a      builds for this compute capability; by default for that of this machine's GPU
 #
-# Ends with build/gpu/report.json and report.md. The exit code is 0 if no job failed: what cannot be done on this
-# machine (there is no GPU, no PyTorch, no permission) is not run, which is said, and is no failure.
+# At the end it writes build/gpu/report.json and report.md. The exit code is 0 if no job failed. A job that this machine
+# cannot run (no GPU, no PyTorch, no permission) is skipped, with its reason, and does not count as a failure.
 set -u
 all='doctor build kernels tests memcheck racecheck initcheck synccheck lessons bench pytorch counters'
 results=build/gpu programs=build/cuda
 began=$(date +%s)
 export ONEDNN="${ONEDNN:-0}" MPI="${MPI:-0}" CUDA=1 PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"
 python=${PYTHON:-python3}
-unset MAKEFLAGS MAKELEVEL # of the make that calls this, which would lend one core
+unset MAKEFLAGS MAKELEVEL # those of the calling make, which would allow one core
 
-# What is carried along (bundle.sh) takes the place of packages.
+# The packages of a bundle (bundle.sh) replace installed ones.
 if [ -d packages ]; then
   export CPLUS_INCLUDE_PATH="$PWD/packages/include${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}"
   export LIBRARY_PATH="$PWD/build/packages${LIBRARY_PATH:+:$LIBRARY_PATH}"
   [ ! -d packages/cudnn ] || export CUDNN_FRONTEND="${CUDNN_FRONTEND:-$PWD/packages/cudnn}"
 fi
-# PyTorch brings a cuDNN of its own.
+# PyTorch brings its own cuDNN.
 wheel=$("$python" -c 'import nvidia.cudnn as c; print(c.__path__[0])' 2>/dev/null) &&
   export CUDNN_HOME="${CUDNN_HOME:-$wheel}"
 
-# A property of the GPU that programs use, the first that they see; "" without one. nvidia-smi writes its errors to
+# gpu PROPERTY: of the GPU that programs use, the first that they see; "" without one. nvidia-smi writes its errors to
 # the standard output.
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 visible=${CUDA_VISIBLE_DEVICES-0}
@@ -46,11 +46,11 @@ name=$(gpu name) sm=$(gpu compute_cap | tr -d .)
 case $sm in 90) sm=90a ;; *[!0-9]*) sm= ;; esac
 sm=${SM:-$sm}
 
-# What a reader of the figures must know of this machine, a sentence each.
+# What a reader of the figures must know about this machine, in sentences.
 machine() {
-  [ "$gpus" -le 1 ] || echo "There are $gpus GPUs; all but the ranks use one (CUDA_VISIBLE_DEVICES=K names another)."
+  [ "$gpus" -le 1 ] || echo "There are $gpus GPUs; all jobs but the ranks use one of them (CUDA_VISIBLE_DEVICES=K chooses it)."
   case $(gpu mig.mode.current) in Enabled*)
-    echo "The GPU is divided (MIG): figures are those of a part, such as $(
+    echo "The GPU is divided (MIG): the figures are for one part, such as $(
     )$(nvidia-smi --list-gpus | sed -n 's/^ *\(MIG [^ ]*\).*/\1/p' | head -1)." ;;
   esac
   free=$(($(df -Pk . | awk 'END { print $4 }') / 1024))
@@ -58,18 +58,18 @@ machine() {
   [ -d packages ] || [ -e .git ] || echo "This is neither a clone nor a bundle (make gpu-bundle)."
 }
 
-# The first of a job's needs (gpu, several, torch, compiler, a program) that is not met; "" if all are.
+# lacks NEED...: the first need of a job (gpu, several, torch, compiler, a program) that is not met; "" if all are.
 lacks() {
   for need; do
     case $need in
-      gpu) [ -n "$name" ] || echo "no GPU: nvidia-smi names none" ;;
-      several) [ "$gpus" -gt 1 ] || echo "each rank needs a GPU of its own, and there is one" ;;
+      gpu) [ -n "$name" ] || echo "no GPU: nvidia-smi lists none" ;;
+      several) [ "$gpus" -gt 1 ] || echo "each rank needs its own GPU, but there is only one" ;;
       torch) "$python" -c 'import torch; assert torch.cuda.is_available()' >/dev/null 2>&1 ||
-        echo "no PyTorch that sees a GPU: $python; PYTHON= names another" ;;
+        echo "no PyTorch that sees a GPU: $python; PYTHON= names a different Python" ;;
       compiler) (. tests/tools/setup.sh && is_there compiler) ||
-        echo "${CXX:-g++} is not there, or too old: C++20 and OpenMP (g++ 11 or later); CXX= names another" ;;
+        echo "${CXX:-g++} is missing, or does not have C++20 and OpenMP (g++ 11 or later); CXX= names a different compiler" ;;
       nvcc) command -v nvcc >/dev/null || echo "there is no nvcc; CUDA_HOME= names the folder of a CUDA toolkit" ;;
-      *) command -v "$need" >/dev/null || echo "$need is not there" ;;
+      *) command -v "$need" >/dev/null || echo "$need is missing" ;;
     esac
   done | head -1
 }
@@ -111,21 +111,21 @@ job() {
       *) result="failed $took exit code $status" ;;
     esac
     if grep -qs ERR_NVGPUCTRPERM "$file.log"; then
-      result="skipped $took no permission to read the GPU's counters; its administrator gives it"
+      result="skipped $took no permission to read the GPU's counters; the machine's administrator can give it"
     fi
   fi
   echo "$result"
   { echo "$result" >"$file.result.tmp" && mv "$file.result.tmp" "$file.result"; } 2>/dev/null ||
-    echo "$job: the result could not be kept; is the disk full?" >&2
+    echo "$job: the result could not be stored; is the disk full?" >&2
 }
 
-# tests_of STAGE PROGRAM TESTS_IN_A_PART FILTER "NEEDS" [COMMAND…]: a test program in parts, by that command
+# tests_of STAGE PROGRAM TESTS_IN_A_PART FILTER "NEEDS" [COMMAND…]: runs a test program in parts, under COMMAND
 tests_of() {
   stage=$1 program=$2 filter=$4 needs=$5
   count=$("$program" --gtest_list_tests --gtest_filter="$filter" 2>/dev/null | grep -c '^  ')
   parts=$(((count + $3 - 1) / $3))
   shift 5
-  [ $parts -gt 0 ] || # of tests there are none: the program is missing, or has not found the GPU
+  [ $parts -gt 0 ] || # no test: the program is missing, or did not find the GPU
     job "$stage/${program##*/}" 10 "gpu $needs $program" sh -c "echo 'FAIL: it has no test $filter'; exit 1"
   for part in $(seq $parts); do
     job "$stage/${program##*/}_${part}_of_$parts" 500 "gpu $needs $program" env \
@@ -134,7 +134,7 @@ tests_of() {
 }
 
 run_stage() {
-  rm -f $(grep -ls '^skipped' "$results/$1"/*.result) # the machine, or a build, may have it now
+  rm -f $(grep -ls '^skipped' "$results/$1"/*.result) # they may be possible now, e.g. after a build
   case $1 in
     doctor) job doctor/doctor 60 "" env CUDA= make doctor ;;
     build)
@@ -151,7 +151,7 @@ run_stage() {
         case $program in */kernels_test | */gpu_test) ;; *) tests_of tests "$program" 100 '*' "" ;; esac
       done
       ;;
-    # At small sizes: without the tests that take longest.
+    # Small sizes: without the slowest tests.
     memcheck | racecheck | initcheck | synccheck)
       tests_of "$1" $programs/tests/kernels_test 20 '*/cuda-*OfAPartOfTheElements*:*OfEveryTypeSizeAndList*' \
         compute-sanitizer compute-sanitizer --tool="$1" --error-exitcode=1
@@ -193,14 +193,14 @@ trap '[ -z "$child" ] || kill $child; exit 143' INT TERM HUP # timeout hands it 
 for stage in $stages; do
   case " $all " in *" $stage "*) ;; *) echo "gpu-check: there is no stage $stage; the stages are: $all" >&2 && exit 2 ;; esac
 done
-[ "${LIMIT:-100}" -ge 100 ] || { echo "gpu-check: LIMIT=$LIMIT is too short for any job; 100 is the least" >&2 && exit 2; }
-# Results are of one state of the sources, and of one GPU.
+[ "${LIMIT:-100}" -ge 100 ] || { echo "gpu-check: LIMIT=$LIMIT is too short for any job; the minimum is 100" >&2 && exit 2; }
+# All results belong to one state of the sources and to one GPU.
 commit=$(head -1 packages.commit 2>/dev/null || git rev-parse HEAD)
 state="$commit $({ cat packages.commit || { git diff HEAD && git status --porcelain; }; } 2>/dev/null | cksum)"
 before=$(cat $results/gpu 2>/dev/null)
 if [ -e $results/state ]; then
   if [ "$(cat $results/state)" != "$state" ] || { [ -n "$before" ] && [ -n "$name" ] && [ "$before" != "$name" ]; }; then
-    echo "The results in $results are of other sources, or of another GPU: all stages begin anew."
+    echo "The results in $results belong to different sources or to a different GPU: all stages start again."
     rm -rf $results
   fi
 fi
@@ -210,13 +210,13 @@ for stage in $stages; do
   [ -z "${AGAIN:-}" ] || rm -rf "${results:?}/$stage"
   run_stage "$stage"
 done
-[ $later -eq 0 ] || echo "LIMIT is over, $later jobs are left: the same command goes on with them"
+[ $later -eq 0 ] || echo "LIMIT is reached, $later jobs are left: the same command continues with them"
 
 report=build/gpu_report
 [ $report -nt tests/gpu/report.h ] || ${CXX:-g++} -std=c++20 -I. tests/gpu/report.cpp -o $report || {
-  echo "gpu-check: no report, which takes C++20 and nlohmann-json; the results are $results/*/*.result" >&2
+  echo "gpu-check: no report, because that needs C++20 and nlohmann-json; the results are in $results/*/*.result" >&2
   exit 1
 }
 $report $results "${name:-no GPU}" "$commit" >$results/report.log || exit 1
-echo "$results/report.md and $results/report.json hold what was found"
+echo "$results/report.md and $results/report.json contain the results"
 ! grep -qs '^failed' $results/*/*.result

@@ -1,5 +1,5 @@
-// gpu-check (check.sh) on a machine that is made up: its GPU, compilers, profilers and programs are scripts,
-// each of which notes that it ran, and waits while there is a file "slow".
+// gpu-check (check.sh) on a simulated machine: its GPU, compilers, profilers and programs are scripts. Each
+// script records that it ran, and waits while there is a file "slow".
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -50,14 +50,14 @@ struct GpuCheck : FolderTest {
   }
   Ended check(const std::string& stages, const std::string& variables = "") const {
     const int status = std::system(command(stages, variables).c_str());
-    static const std::regex seconds("(failed|skipped) [0-9]+");  // the machine's
+    static const std::regex seconds("(failed|skipped) [0-9]+");  // the time depends on the machine
     return {WEXITSTATUS(status), std::regex_replace(read("out"), seconds, "$1")};
   }
-  // In the background, as the leader of a group of processes; its number is in the file pid.
+  // Starts check.sh in the background, as the leader of a session; its process id is in the file pid.
   static void begin(const std::string& stages) {
     std::system(("setsid " + command(stages, "") + " & echo $! >pid").c_str());
   }
-  // As a queue ends a job: all of its processes at once.
+  // Kills all processes of the session at once, as a queue ends a job.
   static void kill_session(int leader) {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       const std::string pid = entry.path().filename();
@@ -104,7 +104,7 @@ TEST_F(GpuCheck, EachStageGoesOnAfterItWasKilled) {
     EXPECT_GT(results(stage), before_it) << stage << " was not interrupted";
     const std::string before = read("runs");
     EXPECT_EQ(check(stage).code, 0);
-    EXPECT_EQ(read("runs"), before) << stage << " ran what was done";
+    EXPECT_EQ(read("runs"), before) << stage << " repeated finished jobs";
   }
 }
 
@@ -117,7 +117,7 @@ TEST_F(GpuCheck, WhatWasInterruptedIsRunAgainAndWhatWasDoneIsNot) {
   ASSERT_TRUE(waited_for([&] { return !read("of_b").empty(); })) << read("out");
   ASSERT_EQ(::kill(std::stoi(read("pid")), SIGTERM), 0);
   EXPECT_TRUE(waited_for([] { return std::system("kill -0 $(cat of_b) 2>/dev/null") != 0; }))
-      << "its job goes on";
+      << "its job still runs";
   EXPECT_EQ(result("lessons/01_a").substr(0, 6), "passed");
   EXPECT_EQ(result("lessons/02_b"), "");
   fs::remove("slow");
@@ -153,7 +153,7 @@ TEST_F(GpuCheck, TestsThatDoNotSeeTheGpuHaveFailed) {
 TEST_F(GpuCheck, RanksTakeAGpuEach) {
   write("lessons/02_b/main.cpp", "#include \"src/parallel/comm/processes.h\"\n");
   script("bin/mpicxx", "");
-  expect_said(check("lessons"), "lessons/02_b: skipped each rank needs a GPU of its own, and there is one\n");
+  expect_said(check("lessons"), "lessons/02_b: skipped each rank needs its own GPU, but there is only one\n");
   script(
       "bin/nvidia-smi",
       "case \"$*\" in *name*) echo A GPU ;; --list-gpus) printf 'GPU 0: A GPU\\nGPU 1: A GPU\\n' ;; esac\n");
@@ -191,16 +191,16 @@ TEST_F(GpuCheck, WhatCouldNotBeRunIsTriedAgain) {
 
 TEST_F(GpuCheck, BeginsNothingAtTheEndOfALimit) {
   script("bin/date",
-         "now=$(($(cat now) + 60)); echo $now | tee now\n");  // each look at the clock is a minute later
+         "now=$(($(cat now) + 60)); echo $now | tee now\n");  // each call of date is a minute later
   write("now", "0");
   const Ended ended = check("lessons", "LIMIT=100");
   EXPECT_EQ(ended.code, 0);
-  expect_said(ended, "LIMIT is over, 3 jobs are left");
+  expect_said(ended, "LIMIT is reached, 3 jobs are left");
   EXPECT_EQ(read("runs"), "");
   fs::remove("bin/date");
   EXPECT_EQ(check("lessons", "LIMIT=540").code, 0);
   EXPECT_EQ(runs("03_c"), 1);
-  expect_said(check("bench", "LIMIT=99"), "LIMIT=99 is too short for any job; 100 is the least");
+  expect_said(check("bench", "LIMIT=99"), "LIMIT=99 is too short for any job; the minimum is 100");
 }
 
 TEST_F(GpuCheck, AJobThatALimitCutsOffIsRunAgain) {
@@ -246,7 +246,7 @@ TEST_F(GpuCheck, ResultsAreOfOneStateOfTheSources) {
   expect_said(check("lessons"), "report.md");
   EXPECT_EQ(runs("01_a"), 1);
   write("packages.commit", "def\n");
-  expect_said(check("lessons"), "are of other sources, or of another GPU: all stages begin anew");
+  expect_said(check("lessons"), "belong to different sources or to a different GPU: all stages start again");
   EXPECT_EQ(runs("01_a"), 2);
 }
 
@@ -262,15 +262,15 @@ TEST_F(GpuCheck, ToolsThatAreNotThereAreNamed) {
   script("bin/python3", "exit 1\n");
   const Ended ended = check("build memcheck counters pytorch");
   for (const char* sentence :
-       {"build/programs: skipped there is no nvcc; CUDA_HOME= names", "compute-sanitizer is not there",
-        "ncu is not there", "no PyTorch that sees a GPU: python3; PYTHON= names another"})
+       {"build/programs: skipped there is no nvcc; CUDA_HOME= names", "compute-sanitizer is missing",
+        "ncu is missing", "no PyTorch that sees a GPU: python3; PYTHON= names a different Python"})
     expect_said(ended, sentence);
   EXPECT_EQ(ended.code, 0);
 }
 
 TEST_F(GpuCheck, ACompilerThatIsTooOldIsNamed) {
   script("bin/old", "exit 1\n");
-  expect_said(check("build", "CXX=old"), "build/programs: skipped old is not there, or too old");
+  expect_said(check("build", "CXX=old"), "build/programs: skipped old is missing, or does not have C++20");
 }
 
 TEST_F(GpuCheck, SaysWhatAReaderMustKnowOfTheMachine) {
@@ -283,8 +283,8 @@ TEST_F(GpuCheck, SaysWhatAReaderMustKnowOfTheMachine) {
   check("doctor");
   const std::string machine = read("build/gpu/machine.txt");
   for (const char* sentence :
-       {"There are 2 GPUs; all but the ranks use one (CUDA_VISIBLE_DEVICES=K names another).",
-        "The GPU is divided (MIG): figures are those of a part, such as MIG 3g.40gb.",
+       {"There are 2 GPUs; all jobs but the ranks use one of them (CUDA_VISIBLE_DEVICES=K chooses it).",
+        "The GPU is divided (MIG): the figures are for one part, such as MIG 3g.40gb.",
         "The disk has 976 MiB left; a build takes 3,000."})
     EXPECT_NE(machine.find(sentence), std::string::npos) << sentence << " is not in: " << machine;
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # cudnn_wheels.sh [VERSION...]: does attention_cudnn.cpp compile with these versions of cuDNN's front end, and do they
-# know its graphs? By default the newest and two older ones, of 2025. Needs CUDA, cuDNN 9 in CUDNN_HOME, pip and its
-# network, but no GPU. A minute each; exit code 1 if one fails.
+# accept its graphs? By default the newest version and two older ones, of 2025. Needs CUDA, cuDNN 9 in CUDNN_HOME, pip
+# and a network, but no GPU. Takes a minute per version; exit code 1 if one fails.
 set -u
 cuda=${CUDA_HOME:-/usr/local/cuda} cudnn=${CUDNN_HOME:-${CUDA_HOME:-/usr/local/cuda}}
 folder=build/cudnn status=0

@@ -1,5 +1,5 @@
-# A machine with a GPU and no network, part of the Makefile: make gpu-bundle writes a folder for it, make gpu-check
-# runs there. Both scripts say the rest.
+# Checks on a GPU, part of the Makefile: make gpu-check runs them (check.sh); make gpu-bundle writes a folder for a
+# machine without a network (bundle.sh).
 .PHONY: gpu-bundle gpu-check packages
 gpu-bundle:
 	@$(SETUP) $(filter-out onednn,$(WANTED)) gtest
@@ -7,7 +7,7 @@ gpu-bundle:
 gpu-check:
 	@CXX='$(CXX)' sh tests/gpu/check.sh $(STAGES)
 
-# What a bundle carries in place of packages, as libraries.
+# The libraries of a bundle, in place of installed packages.
 packages: $(addprefix build/packages/lib,$(addsuffix .a,gtest gtest_main utf8proc))
 build/packages/libgtest.a: packages/gtest/src/gtest-all.cc
 build/packages/libgtest_main.a: packages/gtest/src/gtest_main.cc

@@ -1,4 +1,4 @@
-// report FOLDER GPU COMMIT: writes FOLDER/report.json and FOLDER/report.md of what gpu-check has found.
+// report FOLDER GPU COMMIT: writes the results of gpu-check as FOLDER/report.json and FOLDER/report.md.
 #include "tests/gpu/report.h"
 
 #include <iostream>

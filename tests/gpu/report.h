@@ -1,4 +1,4 @@
-// What gpu-check has found: the results and logs of its jobs (check.sh) as one JSON object, and as one page.
+// The report of gpu-check: the results and logs of its jobs (check.sh) as one JSON object, and as one page.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -21,7 +21,7 @@ inline std::vector<std::string> lines_of(const fs::path& file) {
   return lines;
 }
 
-// The first lines of a log that name a failure, or its last lines. Names of tests may, too.
+// The first lines of a log that name a failure, or its last lines. Names of passed tests do not count.
 inline std::vector<std::string> lines_of_failure(const std::vector<std::string>& log) {
   constexpr size_t kLines = 5;
   std::vector<std::string> said;
@@ -37,7 +37,7 @@ inline std::vector<std::string> lines_of_failure(const std::vector<std::string>&
   return said;
 }
 
-// The JSON lines in a log; others are text, or were cut off.
+// The JSON lines in a log; the other lines are text, or were cut off.
 inline std::vector<Json> json_lines(const std::vector<std::string>& log) {
   std::vector<Json> all;
   for (const std::string& line : log)
@@ -54,7 +54,7 @@ inline double median(std::vector<double> x) {
   return (x[(x.size() - 1) / 2] + x[x.size() / 2]) / 2;
 }
 
-// The fields of a line of CSV, which are in quotes.
+// The fields of a line of CSV; each field is in quotes.
 inline std::vector<std::string> csv_fields(const std::string& line) {
   std::vector<std::string> fields;
   for (size_t at = 0; at < line.size() && line[at] == '"'; at += 2) {
@@ -65,8 +65,8 @@ inline std::vector<std::string> csv_fields(const std::string& line) {
   return fields;
 }
 
-// The ten kernels that took longest in all, from ncu's CSV: a line for each launch and metric. Shares are
-// averaged over the time of the launches that have them.
+// The ten kernels with the longest total time, from ncu's CSV, which has one line per launch and metric.
+// Shares are averages over the launches that have them, weighted by time.
 inline Json longest_kernels(const std::vector<std::string>& log) {
   struct Launch {
     std::string kernel;
@@ -92,12 +92,12 @@ inline Json longest_kernels(const std::vector<std::string>& log) {
   struct Sums {
     int64_t launches = 0;
     double ms = 0;
-    std::map<std::string, std::pair<double, double>> shares;  // times ms, and those ms
+    std::map<std::string, std::pair<double, double>> shares;  // sum of share x ms, sum of ms
   };
   std::map<std::string, Sums> kernels;
   for (auto& [id, launch] : launches) {
     if (!launch.metrics.contains("gpu__time_duration.sum")) continue;
-    const double ms = launch.metrics["gpu__time_duration.sum"] * 1e-6;  // of ns
+    const double ms = launch.metrics["gpu__time_duration.sum"] * 1e-6;  // from ns
     Sums& sums = kernels[launch.kernel];
     ++sums.launches, sums.ms += ms;
     for (const auto& [metric, value] : launch.metrics)
@@ -119,13 +119,13 @@ inline Json longest_kernels(const std::vector<std::string>& log) {
   return longest;
 }
 
-// Of the files in `folder`. What was not measured is not in it.
+// The report on the files in `folder`, without what was not measured.
 inline Json report_of(const fs::path& folder, const std::string& gpu, const std::string& commit) {
   Json report{{"gpu", gpu},
               {"commit", commit},
               {"machine", lines_of(folder / "machine.txt")},
               {"jobs", Json::array()}};
-  // What is measured (of which model, in what), by whom.
+  // The measured values by (model, unit), and by program.
   std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<double>>> measured;
   std::map<std::string, std::vector<double>> peaks;
   std::vector<fs::path> results;
@@ -137,7 +137,7 @@ inline Json report_of(const fs::path& folder, const std::string& gpu, const std:
     std::ifstream result(file);
     std::string status, why;
     int64_t seconds = 0;
-    if (!(result >> status >> seconds)) continue;  // cut off: the job is run again
+    if (!(result >> status >> seconds)) continue;  // cut off: the next check repeats the job
     std::getline(result >> std::ws, why);
     const std::vector<std::string> log = lines_of(fs::path(file).replace_extension(".log"));
     Json job{{"stage", file.parent_path().filename()}, {"job", file.stem()}, {"status", status}};
@@ -168,7 +168,7 @@ inline Json report_of(const fs::path& folder, const std::string& gpu, const std:
   return report;
 }
 
-// A number with three digits; nothing where there is none.
+// A number with three digits; "" if there is none.
 inline std::string number_of(const Json& of, const char* field) {
   if (!of.contains(field)) return "";
   std::ostringstream text;
@@ -187,7 +187,7 @@ inline std::string page_of(const Json& report) {
   const auto rows = [&](const char* name) { return report.value(name, Json::array()); };
   page << "# " << word(report, "gpu") << "\n\nCommit " << word(report, "commit") << ".";
   for (const Json& line : rows("machine")) page << " " << line.get<std::string>();
-  page << "\n\n| stage | passed | failed | not run | why |\n|---|---|---|---|---|\n";
+  page << "\n\n| stage | passed | failed | skipped | reason |\n|---|---|---|---|---|\n";
   std::map<std::string, std::map<std::string, int>> counts;
   std::map<std::string, std::string> why_not;
   for (const Json& job : rows("jobs")) {
@@ -204,7 +204,7 @@ inline std::string page_of(const Json& report) {
     for (const Json& line : job["lines"]) page << line.get<std::string>() << "\n";
     page << "```\n";
   }
-  // A table of those rows; nothing where there are none.
+  // Prints a table of these rows, if there are any.
   const auto table = [&](const char* name, const char* head, const std::vector<const char*>& words,
                          const std::vector<const char*>& numbers) {
     if (!report.contains(name)) return;
@@ -222,10 +222,10 @@ inline std::string page_of(const Json& report) {
   if (report.contains("peaks"))
     for (const auto& [name, peak] : report["peaks"].items())
       page << "\nPeak, " << name << ": " << number_of(report["peaks"], name.c_str()) << "\n";
-  table("kernels", "| kernel | dtype | shape | ms | share of the peak |", {"kernel", "dtype", "shape"},
+  table("kernels", "| kernel | dtype | shape | ms | fraction of peak |", {"kernel", "dtype", "shape"},
         {"ms", "share_of_peak"});
   table("longest_kernels",
-        "| longest kernels of a step | launches | ms | share of memory's peak | share of the compute peak |",
+        "| longest kernels of a step | launches | ms | fraction of peak GB/s | fraction of peak FLOP/s |",
         {"kernel"}, {"launches", "ms", "share_of_memory", "share_of_arithmetic"});
   return page.str();
 }

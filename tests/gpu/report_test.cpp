@@ -1,4 +1,4 @@
-// gpu-check's report, of a recorded example.
+// gpu-check's report on an example.
 #include "tests/gpu/report.h"
 
 #include "tests/folder_testing.h"
@@ -8,8 +8,8 @@ namespace {
 
 using gpu_check::Json;
 
-// As ncu is documented to write it: three launches of two kernels, one without its time, and one whose line
-// was cut off.
+// In the format of ncu's documentation: three launches of two kernels, a launch without its time, and one
+// whose line was cut off.
 constexpr const char* kCsv = R"csv(==PROF== Connected to process 1
 "ID","Process ID","Kernel Name","Grid Size","Metric Name","Metric Unit","Metric Value"
 "0","1","map_kernel","(256, 1, 1)","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","90"
@@ -80,7 +80,7 @@ TEST_F(GpuReport, ShowsTheFirstLinesOfAFailure) {
 }
 
 TEST_F(GpuReport, WhatWasNotMeasuredIsAbsent) {
-  ASSERT_EQ(report["kernels"].size(), 2u) << "also of a job that did not end";
+  ASSERT_EQ(report["kernels"].size(), 2u) << "kernels of a job that did not end count, too";
   EXPECT_EQ(report["kernels"][0]["share_of_peak"], 0.75);
   EXPECT_EQ(report["compared"], Json::parse(R"([{"model":"gpt2","unit":"ms_per_step","gradus":165.0}])"));
   const Json nothing = gpu_check::report_of(path("missing"), "A GPU", "abc");

@@ -1,5 +1,5 @@
-// Writes utf8proc_category as C source: the categories of all characters, as runs of equal ones. For a
-// machine that has no utf8proc (bundle.sh).
+// Writes utf8proc_category as C source: the categories of all characters, as runs of equal
+// categories. For a machine without utf8proc (bundle.sh).
 #include <utf8proc.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// A file takes its name when it is whole; a write that fails is a sentence and never damages the earlier
-// file.
+// A file gets its name when it is complete; a write that fails is reported in one sentence, and never damages
+// the earlier file.
 #include "src/io/atomic_file.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST_F(L01_AtomicFile, OnlyCommitReplacesAndALongerFileLeavesNoEnd) {
     file.write("new", 3);
     file.write(nullptr, 0);
     EXPECT_EQ(read(path_), "a long earlier text");
-    EXPECT_EQ(files(), 2) << "the temporary file is in the same folder";
+    EXPECT_EQ(files(), 2) << "the temporary file must be in the same folder";
   }
   EXPECT_EQ(read(path_), "a long earlier text");
   EXPECT_EQ(files(), 1);
@@ -75,15 +75,15 @@ TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAloneAndWhereTheyCanBe) {
   EXPECT_FALSE(fs::exists(root_ / "a"));
   write_file(deep, "x");
   EXPECT_TRUE(fs::is_regular_file(deep));
-  for (const std::string& other : {path("a"), std::string("/dev/full")}) {  // which must not be replaced
-    expect_refused(other + " is there and is no regular file", [&] { AtomicFile file(other); });
+  for (const std::string& other : {path("a"), std::string("/dev/full")}) {  // neither may be replaced
+    expect_refused(other + " exists and is no regular file", [&] { AtomicFile file(other); });
     expect_refused("no regular file", [&] { write_file(other, "x"); });
   }
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
   for (const char* none : {"/dev/null/x", "/proc/none/x"})
     expect_refused("cannot be made", [&] { write_file(none, "x"); });
   fs::current_path(root_);
-  write_file("here.txt", "in the present folder");
+  write_file("here.txt", "in the current folder");
   EXPECT_TRUE(fs::is_regular_file(root_ / "here.txt"));
 }
 
@@ -91,17 +91,17 @@ TEST_F(L01_AtomicFile, WhatALinkLeadsToIsWrittenAndTheLinkStays) {
   fs::create_directories(path("elsewhere"));
   fs::create_symlink("elsewhere/b.bin", path("one"));
   fs::create_symlink("one", path("two"));
-  expect_refused("is a link that leads to no file", [&] { write_file(path("two"), "x"); });
+  expect_refused("is a link to a file that does not exist", [&] { write_file(path("two"), "x"); });
   write("elsewhere/b.bin", "");
   for (const std::string bytes : {"it was empty", "it was not"}) {
     write_file(path("two"), bytes);
     EXPECT_TRUE(fs::is_symlink(path("one")) && fs::is_symlink(path("two")));
     EXPECT_EQ(read("elsewhere/b.bin"), bytes);
-    EXPECT_EQ(files(), 3) << "a temporary file is left";
+    EXPECT_EQ(files(), 3) << "a temporary file was left";
   }
 }
 
-// As a shell's `ulimit -f` sets it: the system's signal would end the program without a word.
+// As set by a shell's `ulimit -f`: the system's signal would end the program without a message.
 TEST_F(L01_AtomicFile, ALimitOnTheSizeOfFilesIsASentence) {
   write_file(path_, "as it was");
   rlimit before{};
@@ -122,7 +122,7 @@ TEST_F(L01_AtomicFile, WhatCannotBeRenamedIsRemoved) {
     fs::create_directories(fs::path(path_) / "a folder by now");
     EXPECT_THROW(file.commit(), Error);
   }
-  EXPECT_EQ(files(), 1) << "the folder alone";
+  EXPECT_EQ(files(), 1) << "only the folder";
   EXPECT_TRUE(fs::is_directory(path_));
 }
 

@@ -1,5 +1,5 @@
-// The files made of a memory history: the page for the browser, field by field, and the picture; the snapshot
-// is pickle_test's.
+// The files made from a memory history: the page for the browser, field by field, and the picture
+// (pickle_test has the snapshot).
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -71,7 +71,7 @@ TEST_F(L04_MemoryFiles, BlocksAndEventsSayWhatHappened) {
   }
   EXPECT_EQ(blocks,
             "w [7,25] 5 700 1024\n"
-            "too large [5] 6 209715200 102760448\n");  // what the budget had left: 98 MiB
+            "too large [5] 6 209715200 102760448\n");  // the rest of the budget: 98 MiB
   const char* const names[] = {"alloc", "free", "kind", "segment_alloc", "segment_free", "", "", "oom"};
   for (size_t i = 0; i < data.at("events").size(); ++i) {
     const Json& e = data.at("events")[i];
@@ -100,7 +100,7 @@ TEST_F(L04_MemoryFiles, AChangeOfKindSaysTheNewOne) {
   EXPECT_EQ(kinds, "9 8 7 6 5 4 3 2 1 0 ");
 }
 
-// Many strings, each once; the events of one block all say its number.
+// Many strings, each written once; the events of one block all have its number.
 TEST_F(L04_MemoryFiles, EachStringIsWrittenOnce) {
   f.allocator.keep_history();
   for (int i = 0; i < 5; ++i)
@@ -113,7 +113,7 @@ TEST_F(L04_MemoryFiles, EachStringIsWrittenOnce) {
   EXPECT_EQ(blocks, "-1 0 0 1 1 2 2 3 3 4 4 ");
 }
 
-// The script reads numbers that C++ writes, and does what memory_files.h says.
+// The script uses the numbers that C++ writes, and does what memory_files.h says.
 TEST_F(L04_MemoryFiles, TheScriptKnowsTheActionsAndTheKinds) {
   f.allocator.keep_history();
   f.allocator.free(f.get(1, "<b>"));
@@ -132,14 +132,14 @@ TEST_F(L04_MemoryFiles, TheScriptKnowsTheActionsAndTheKinds) {
     EXPECT_NE(page.find(says.str()), std::string::npos) << says.str();
   }
   for (const char* part : {"chart.onmousemove", "chart.onclick", "addEventListener('wheel'", "OUT OF MEMORY"})
-    EXPECT_NE(page.find(part), std::string::npos) << "to be hovered, clicked and zoomed";
+    EXPECT_NE(page.find(part), std::string::npos) << "hovering, clicking and zooming need this";
   for (const char* loaded : {"http", "src=", "@import", "url(", "<b>", "@data@"})
-    EXPECT_EQ(page.find(loaded), std::string::npos) << loaded << ": it stands alone";
+    EXPECT_EQ(page.find(loaded), std::string::npos) << loaded << ": the page must not load anything";
   EXPECT_TRUE(page.starts_with("<!doctype html>"));
   EXPECT_TRUE(page.ends_with("</html>\n"));
 }
 
-// The layer of a kind: its upper edge, then down to the axis; and how high, in pixels, it ends.
+// The layer of a kind: its upper edge, then down to the axis; and the height, in pixels, at which it ends.
 double end_of(const SvgText& svg, Kind kind) {
   const std::string color = std::string("hsl(") + kHues[size_t(kind)] + ",42%)";
   for (const SvgElement& e : svg.all("path")) {
@@ -152,8 +152,8 @@ double end_of(const SvgText& svg, Kind kind) {
   return 0;
 }
 
-// 40 MiB of one kind from the first event on, and 20 of another in the second half: each is as high as it is
-// large.
+// 40 MiB of one kind from the first event on, and 20 MiB of a second kind in the second half: heights are
+// proportional to sizes.
 TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
   f.allocator.keep_history();
   get(40 * kMiB, Kind::Weight, "w");  // events 0, 1: segment, block
@@ -224,7 +224,7 @@ TEST_F(L04_MemoryFiles, ThePictureShowsWhatGoesBackAndTheLastEvent) {
   EXPECT_EQ(plot("").says("activation").size(), 1u);
 }
 
-// Each of the three: without a history, and where it cannot be written.
+// Each of the three files: without a history, and where it cannot be written.
 TEST_F(L04_MemoryFiles, WhatCannotBeMadeIsASentence) {
   const auto expect_sentence = [&](const std::string& path, const std::string& part) {
     expect_refused(part, [&] { write_memory_page(path, f.allocator, ""); });
@@ -235,7 +235,7 @@ TEST_F(L04_MemoryFiles, WhatCannotBeMadeIsASentence) {
   EXPECT_TRUE(fs::is_empty(root_));
   f.allocator.keep_history();
   pass(1);
-  expect_sentence("/dev/full", "/dev/full is there and is no regular file");
+  expect_sentence("/dev/full", "/dev/full exists and is no regular file");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Adapters in PEFT's files, both ways, beside PEFT itself (tests/golden/make_peft.py).
+// Adapters in PEFT's files, read and written, compared with PEFT itself (tests/golden/make_peft.py).
 #include "src/io/peft.h"
 
 #include <fstream>
@@ -67,7 +67,7 @@ TEST_P(L12_Peft, LossAndGradientsOfTheAdaptersAlone) {
   const Tensor loss = model.loss(ids, targets);
   EXPECT_NEAR(item(loss), expected, 1e-5 * expected);
   tape.backward(loss);
-  // Through the file, whose names and order of rows are PEFT's.
+  // Through the file, which has PEFT's names and order of rows.
   for (Parameter& p : model.parameters) {
     EXPECT_EQ(p.leaf.grad.defined(), p.trainable()) << p.name;
     if (p.trainable()) p.assign(to_host<double>(p.leaf.grad));
@@ -86,14 +86,14 @@ TEST_P(L12_Peft, LossAndGradientsOfTheAdaptersAlone) {
 TEST_P(L12_Peft, WhatIsSavedIsWhatPeftSaved) {
   load_adapters(folder_of(name()), model);
   save_adapters(path("saved"), model, "a base");
-  const SafetensorsFile ours(path("saved/adapter_model.safetensors")),
-      theirs(folder_of(name()) + "/adapter_model.safetensors");
-  ASSERT_EQ(ours.tensors().size(), theirs.tensors().size());
-  EXPECT_EQ(ours.metadata(), theirs.metadata());
-  for (const SafetensorsFile::Tensor& t : theirs.tensors()) {
+  const SafetensorsFile saved(path("saved/adapter_model.safetensors")),
+      peft(folder_of(name()) + "/adapter_model.safetensors");
+  ASSERT_EQ(saved.tensors().size(), peft.tensors().size());
+  EXPECT_EQ(saved.metadata(), peft.metadata());
+  for (const SafetensorsFile::Tensor& t : peft.tensors()) {
     std::vector<float> a(size_t(t.shape.numel())), b(a.size());
-    theirs.read(t.name, DType::F32, t.shape, a.data());
-    ours.read(t.name, DType::F32, t.shape, b.data());
+    peft.read(t.name, DType::F32, t.shape, a.data());
+    saved.read(t.name, DType::F32, t.shape, b.data());
     EXPECT_EQ(a, b) << t.name;
   }
   nlohmann::json config = nlohmann::json::parse(read("saved/adapter_config.json")), want;
@@ -105,7 +105,7 @@ TEST_P(L12_Peft, WhatIsSavedIsWhatPeftSaved) {
   EXPECT_EQ(config["target_modules"].size(), 4U);
 }
 
-// Folders that cannot be: what is said, and that the model is as it was.
+// Invalid folders: the error, and that the model is unchanged.
 struct L12_BadFolder : FolderTest {
   Context context{"cpu"};
   Transformer model{small("gpt2")};
@@ -132,7 +132,7 @@ struct L12_BadFolder : FolderTest {
 
 TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("json", "{\"r\": 3", tensors);
-  refuses("it is no object", "[]", tensors);
+  refuses("the text is not an object", "[]", tensors);
   refuses("peft_type is not LORA", "{}", tensors);
   refuses("peft_type is not LORA", with("peft_type", "\"IA3\""), tensors);
   refuses("must be string", with("peft_type", "3"), tensors);
@@ -145,7 +145,7 @@ TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("its init_lora_weights is \"pissa\"", with("init_lora_weights", "\"pissa\""), tensors);
   refuses("'r'", "{\"peft_type\": \"LORA\", \"lora_alpha\": 4}", tensors);
   refuses("expected", with("r", "4"), tensors);
-  refuses("expected", with("r", "1000000000000"), tensors);  // before it is allocated
+  refuses("expected", with("r", "1000000000000"), tensors);  // before memory is allocated
   refuses("expected a whole number, found 3.9", with("r", "3.9"), tensors);
   refuses("expected a whole number, found 1e+300", with("r", "1e300"), tensors);
   refuses("has 1048577 bytes", config + std::string((1 << 20) + 1 - config.size(), ' '), tensors);
@@ -156,8 +156,7 @@ TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("", "", tensors);
 }
 
-// A key that is not known may change what an adapter computes; of those that PEFT 0.3 to 0.21 writes, most
-// do.
+// An unknown key may change what an adapter computes; most of the keys that PEFT 0.3 to 0.21 writes do.
 TEST_F(L12_BadFolder, AKeyThatIsNotKnownIsRefusedByItsNameUnlessItIsOff) {
   for (const char* value : {"[5, 7]", "true", "3", "0", "\"on\"", "{\"a\": 1}"})
     for (const std::string key : {"alora_invocation_tokens", "an_option_of_tomorrow"})
@@ -233,7 +232,8 @@ TEST_F(L12_BadFolder, ModelsThatHaveNoPlace) {
   expect_refused("adapters already", [&] { load_adapters(folder_of("gpt2"), model); });
 }
 
-// bf16 and fp16, as PEFT saves what was trained so; kept in fp32 beside it, if the precision says so.
+// bf16 and fp16, as PEFT saves adapters that were trained in them; with a master copy in fp32, if the
+// precision says so.
 TEST_F(L12_BadFolder, OtherTypesOfNumbersAreFine) {
   const std::string name = "base_model.model.transformer.h.0.attn.c_attn.lora_";
   std::vector<bf16> a(48, bf16(0.5f));
@@ -260,7 +260,7 @@ TEST_F(L12_BadFolder, OtherTypesOfNumbersAreFine) {
   for (const auto& [which, shape] : {std::pair("A.weight", Shape{3, 16}), {"B.weight", {48, 3}}}) {
     std::vector<float> saved(size_t(shape.numel()));
     file.read(name + which, DType::F32, shape, saved.data());
-    EXPECT_EQ(saved, std::vector<float>(saved.size(), 1.0f + 0x1p-20f)) << which << ": what is kept";
+    EXPECT_EQ(saved, std::vector<float>(saved.size(), 1.0f + 0x1p-20f)) << which << ": the master copy";
   }
 }
 

@@ -1,4 +1,4 @@
-// Pickles: every form on both sides of where it changes, against bytes from Python's pickletools; and the
+// Pickles: every opcode at the limits of its range, compared with bytes from Python's pickletools; and the
 // dictionary that PyTorch's viewer reads, field by field.
 #include "src/io/pickle.h"
 
@@ -33,7 +33,7 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-// Integers at both sides of every change of their form.
+// Integers at both sides of every limit between opcodes.
 Json sample() {
   const auto list = [](auto... items) {
     Json made = Json::array();
@@ -139,15 +139,15 @@ TEST_F(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
                                  number(int64_t(f.allocator.history()[1].seconds * 1e6)) +
                                  R"(,"frames":[{"name":"w [7,25]","filename":"weight","line":0}]})");
   EXPECT_EQ(trace[0].at("size").get<int64_t>(), 2 * kMiB);
-  EXPECT_EQ(trace[0].at("frames").dump(), "[]") << "a segment is for nobody";
+  EXPECT_EQ(trace[0].at("frames").dump(), "[]") << "a segment belongs to no operation";
   EXPECT_EQ(trace[1].at("addr").get<int64_t>(), reinterpret_cast<int64_t>(small->segment->base));
-  EXPECT_EQ(trace[1].at("frames")[0].at("filename").get<std::string>(), "weight") << "its kind of then";
+  EXPECT_EQ(trace[1].at("frames")[0].at("filename").get<std::string>(), "weight") << "the kind at that time";
   EXPECT_EQ(trace[4].at("device_free").get<int64_t>(), (100 - 22) * kMiB);
   EXPECT_EQ(trace[4].at("size").get<int64_t>(), 200 * kMiB);
   EXPECT_EQ(trace[4].at("frames").dump(),
             R"([{"name":"too large [5]","filename":"data","line":0},)"
             R"({"name":"forward","filename":"op","line":0},{"name":"step","filename":"op","line":0}])")
-      << "the innermost first";
+      << "the innermost range first";
   f.allocator.free(small);
   f.allocator.free(large);
   const Json at_the_end = memory_snapshot(f.allocator);
@@ -161,7 +161,7 @@ TEST_F(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
   EXPECT_EQ(after[8].at("addr").get<int64_t>(), after[3].at("addr").get<int64_t>());
 }
 
-// A segment with a hole is two stretches, each with its own address and blocks.
+// A segment with a hole has two parts, each with its own address and blocks.
 TEST(L05_SnapshotFields, AnExpandableSegmentIsItsMappedStretches) {
   constexpr int64_t kPage = 20 * kMiB;
   Fixture f;

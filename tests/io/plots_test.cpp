@@ -1,4 +1,4 @@
-// What the pictures of numbers say: their words and numbers, and what is drawn where, read back from the SVG.
+// The content of plots: their words and numbers, and where things are drawn, read back from the SVG.
 #include "src/io/plot.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST(L03_Plots, ALinePlotHasItsWordsItsNumbersAndEachCurveItsColor) {
                                   {{"training", {0, 10}, {0, 10}}, {"held out", {0, 10}, {10, 0}}},
                                   {{"floor", 2.5}}}));
   for (const char* text : {"two runs", "step", "nats"}) EXPECT_EQ(svg.says(text).size(), 1u) << text;
-  // From 0 to 10 along, from 0 to 10.5 up, numbers at every second.
+  // From 0 to 10 along x, from 0 to 10.5 along y, with numbers at every second unit.
   for (int i = 0; i <= 10; ++i) {
     const std::vector<SvgElement> numbers = svg.says(std::to_string(i));
     ASSERT_EQ(numbers.size(), i % 2 ? 0u : 2u) << i;
@@ -50,7 +50,7 @@ TEST(L03_Plots, ALinePlotHasItsWordsItsNumbersAndEachCurveItsColor) {
   EXPECT_NEAR(floor[0].number("y1"), kBottom - 340 * 2.5 / 10.5, 0.1);
   EXPECT_EQ(floor[0]["y1"], floor[0]["y2"]);
   EXPECT_EQ(floor[0]["x1"] + " " + floor[0]["x2"], "72 672");
-  // The legend stands beside the data, with a piece of each line.
+  // The legend is right of the data, with a piece of each line.
   double above = 0;
   for (const auto& [name, color] : std::vector<std::pair<const char*, const char*>>{
            {"training", kFirst}, {"held out", kSecond}, {"floor: 2.5", kThird}}) {
@@ -81,7 +81,7 @@ TEST(L03_Plots, TextIsWrittenAsXmlNeedsIt) {
   const SvgText svg(draw(LinePlot{"a<b & c>d '\"", "\x01\n", "\xC3\xA9\xFF", {}, {}}));
   EXPECT_EQ(svg.says("a&lt;b &amp; c>d '\"").size(), 1u);
   EXPECT_EQ(svg.says("??").size(), 1u) << "control characters";
-  EXPECT_EQ(svg.says("\xC3\xA9?").size(), 1u) << "UTF-8, and a byte that is none";
+  EXPECT_EQ(svg.says("\xC3\xA9?").size(), 1u) << "UTF-8, and a byte that is not UTF-8";
 }
 
 TEST(L03_Plots, NumbersBelowZeroAndZeroItself) {
@@ -92,7 +92,7 @@ TEST(L03_Plots, NumbersBelowZeroAndZeroItself) {
   EXPECT_EQ(svg.says("-0").size(), 0u);
 }
 
-// y is 0 or 1, but for the first ones.
+// y is 0 or 1, except for the first points.
 LinePlot with_outliers(int points, int outliers, double value) {
   LinePlot plot{"", "", "", {{"s", {}, {}}}, {}};
   for (int i = 0; i < points; ++i)
@@ -112,11 +112,11 @@ TEST(L03_Plots, OneInAHundredOfTheHighestIsLeftOut) {
   EXPECT_TRUE(shows(with_outliers(200, 1, -1000), "-1000")) << "the highest, not the lowest";
   LinePlot reference = with_outliers(200, 0, 0);
   reference.references = {{"r", 1000}};
-  EXPECT_TRUE(shows(reference, "400")) << "a reference is no point";
+  EXPECT_TRUE(shows(reference, "400")) << "a reference line is not a point";
   reference.references = {{"r", 0.5}, {"q", -1000}, {"s", 1000}};
-  EXPECT_TRUE(shows(reference, "500") && shows(reference, "-500")) << "each of them is within the axis";
+  EXPECT_TRUE(shows(reference, "500") && shows(reference, "-500")) << "the axis must contain each of them";
   const SvgText cut(draw(with_outliers(200, 2, 1000)));
-  EXPECT_EQ(cut.all("g").at(0)["clip-path"], "url(#frame)") << "what leaves the frame is cut off there";
+  EXPECT_EQ(cut.all("g").at(0)["clip-path"], "url(#frame)") << "lines are clipped at the frame";
   EXPECT_EQ(cut.all("clipPath").at(0)["id"], "frame");
 }
 
@@ -153,7 +153,7 @@ TEST(L03_Plots, ElevenCurvesHaveColorsOfTheirOwn) {
   std::vector<std::string> colors;
   for (const SvgElement& curve : svg.all("path")) colors.push_back(curve["stroke"]);
   ASSERT_EQ(colors.size(), 12u);
-  EXPECT_EQ(colors.back(), colors.front()) << "the twelfth begins anew";
+  EXPECT_EQ(colors.back(), colors.front()) << "the twelfth color is the first";
   EXPECT_EQ(std::set<std::string>(colors.begin(), colors.end()).size(), 11u);
 }
 
@@ -166,7 +166,7 @@ TEST(L03_Plots, ZeroIsShownWhereItIsNear) {
   EXPECT_EQ(zeros(6, 10).size(), 0u);
 }
 
-// A page of the repository shows them: at most 60 KB each.
+// They are shown on pages of the repository: at most 60 KB each.
 TEST(L03_Plots, ManyPointsMakeASmallFileWithTheSamePeaks) {
   Series s{"s", {}, {}};
   for (int i = 0; i < 200'000; ++i) s.x.push_back(i), s.y.push_back(std::sin(i / 50.0) + (i == 123'456));
@@ -221,7 +221,7 @@ TEST(L04_Plots, AStackFromTheBottomHoldsUntilTheNextPoint) {
   EXPECT_EQ(of_color(svg, "path", kThird).at(0)["d"], "M72 323H272V242.1H672V323H672V404H72Z");
   EXPECT_EQ(of_color(svg, "path", kInk).at(0)["d"], "M72 242.1H472V80.2H672");
   const std::vector<SvgElement> drawn = svg.all("path");
-  EXPECT_EQ(drawn[0]["fill"] + drawn[1]["fill"], std::string(kThird) + kFirst) << "the lower one over it";
+  EXPECT_EQ(drawn[0]["fill"] + drawn[1]["fill"], std::string(kThird) + kFirst) << "the lower layer is on top";
   double above = 0;  // the line, then the layers from the top
   for (const char* name : {"reserved", "data", "weights"}) {
     EXPECT_GT(svg.says(name).at(0).number("x"), kRight);
@@ -240,16 +240,16 @@ TEST(L04_Plots, AColumnShowsTheHighestSumThatFallsOnIt) {
     b.y[peak] = 5;
     const SvgText svg(draw(StackPlot{"", "", "", {a, b}, line}));
     EXPECT_EQ(of_color(svg, "path", kSecond).at(0)["d"],
-              peak == 3 ? "M72 363.5H272V161.1H672V363.5H672V404H72Z"  // it holds until the next
+              peak == 3 ? "M72 363.5H272V161.1H672V363.5H672V404H72Z"  // it holds until the next point
                         : "M72 363.5H272V161.1H273V363.5H672V404H72Z")
         << "6 of 8.4, at point " << peak;
   }
   const SvgText fall(draw(StackPlot{"", "", "", {{"a", {0, 1, 3}, {6, 1, 1}}}, {"a", {0, 1, 3}, {8, 8, 8}}}));
   EXPECT_EQ(of_color(fall, "path", kFirst).at(0)["d"], "M72 161.1H272V363.5H672V404H72Z")
-      << "what held before is not of this column";
+      << "the previous value does not count in this column";
 }
 
-// What an axis may have to span: a few units of the last place, denormals, all doubles, nothing.
+// Ranges that an axis may have: a few units in the last place, denormals, all doubles, nothing.
 constexpr double kMax = std::numeric_limits<double>::max(), kTiny = 5e-324, kInf = INFINITY;
 const std::pair<double, double> kSpans[] = {
     {1, 1 + 0x1p-52},        {1e16, 1e16 + 2}, {-1 - 0x1p-52, -1}, {0, kTiny},

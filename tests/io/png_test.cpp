@@ -1,4 +1,4 @@
-// Pictures of pixels: what is set is in them, and the file is a PNG.
+// Pictures of pixels: they contain what is drawn, and the file is a PNG.
 #include <gtest/gtest.h>
 
 #include <cmath>

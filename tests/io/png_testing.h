@@ -1,4 +1,4 @@
-// A PNG file read back by stb_image. To be included by one file of a test program.
+// Reads a PNG file with stb_image. Include this in one file of a test program only.
 #pragma once
 #include <gtest/gtest.h>
 

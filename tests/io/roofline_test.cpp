@@ -33,7 +33,7 @@ TEST(L13_Roofline, PointsLieByTheirLogarithms) {
   EXPECT_GT(c[0].number("cx"), c[2].number("cx"));
   EXPECT_LT(c[0].number("cy"), c[1].number("cy")) << "faster is higher";
   EXPECT_EQ(c[0].number("cy"), c[2].number("cy"));
-  EXPECT_NEAR((c[0].number("r") - 4) / (c[1].number("r") - 4), 3, 0.1) << "areas are shares";
+  EXPECT_NEAR((c[0].number("r") - 4) / (c[1].number("r") - 4), 3, 0.1) << "areas are proportional to shares";
   for (const char* text : {"title &amp; more", "1  matmul  81.0 %", "2  gelu  9.0 %", "3  add  10.0 %",
                            "1000 GFLOP/s", "100 GB/s", "FLOPs per byte"})
     EXPECT_EQ(says(svg, text), 1) << text;

@@ -1,5 +1,5 @@
 // The folder of compiled code when the disk is full, a file is damaged, or several processes use it at once;
-// and what a shell would read in its name.
+// and special characters of a shell in its name.
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using L16_CodeFolder = RunTimeCompilerTest;
 
-// A disk that is full at the first byte, within the mark, the source or the library.
+// A disk that is full at the first byte of the mark, the source or the library.
 TEST_F(L16_CodeFolder, AFullDiskIsASentenceAndNothingIsLost) {
   for (const size_t room : {0, 10, 50, 1000}) {
     const std::string folder = "room for " + std::to_string(room);
@@ -21,7 +21,7 @@ TEST_F(L16_CodeFolder, AFullDiskIsASentenceAndNothingIsLost) {
     system_calls.room = room, system_calls.disk_error = ENOSPC;
     EXPECT_NE(error_of(same, source_of("11")).find("No space left on device"), std::string::npos) << folder;
     system_calls = {};
-    EXPECT_EQ(result_of(same, source_of("11")), 11) << folder << ": once there is space";
+    EXPECT_EQ(result_of(same, source_of("11")), 11) << folder << ": now there is space";
     expect_works(folder);
   }
 }
@@ -39,7 +39,7 @@ TEST_F(L16_CodeFolder, ALimitOnTheSizeOfFilesIsASentence) {
   expect_works();
 }
 
-// Of each kind the library is in a new file, because the program has loaded the whole one.
+// A new file for each kind of damage, because the program has already loaded the undamaged library.
 TEST_F(L16_CodeFolder, ADamagedLibraryIsCompiledAnew) {
   RunTimeCompiler before = compiler("whole");
   ASSERT_EQ(result_of(before, source_of("11")), 11);
@@ -56,10 +56,10 @@ TEST_F(L16_CodeFolder, ADamagedLibraryIsCompiledAnew) {
     write(library(kind), damaged);
     RunTimeCompiler same = compiler(kind);
     EXPECT_EQ(result_of(same, source_of("11")), 11) << kind;
-    EXPECT_EQ(same.compiled(), 1) << kind << ": taken from the folder";
+    EXPECT_EQ(same.compiled(), 1) << kind << ": the damaged library was used";
     RunTimeCompiler next = compiler(kind);
     EXPECT_EQ(result_of(next, source_of("11")), 11) << kind;
-    EXPECT_EQ(next.from_folder(), 1) << kind << ": not whole afterwards";
+    EXPECT_EQ(next.from_folder(), 1) << kind << ": the library was not replaced";
   }
 }
 
@@ -67,7 +67,7 @@ TEST_F(L16_CodeFolder, AShellsCharactersAreTakenAsTheyAre) {
   fs::current_path(root_);
   const std::string folder = "a b; touch x $(touch y) `touch y` 'q' \"&| > x";
   RunTimeCompiler same(folder, plain() + " -DTEXT=\"a;$(touch${IFS}y)&\"");
-  EXPECT_EQ(result_of(same, source_of("sizeof TEXT")), 19) << "the flag is not what was written";
+  EXPECT_EQ(result_of(same, source_of("sizeof TEXT")), 19) << "the flag was changed";
   expect_works(folder);
   RunTimeCompiler with_semicolon(path("code"), plain() + "; touch x");
   EXPECT_NE(error_of(with_semicolon, source_of("11")), "");
@@ -75,7 +75,7 @@ TEST_F(L16_CodeFolder, AShellsCharactersAreTakenAsTheyAre) {
     EXPECT_FALSE(fs::exists(file)) << "a shell has run 'touch " << file << "'";
 }
 
-// f in some processes at once, which begin together. How many of them fail.
+// Calls f in several processes that begin together. Returns how many of them fail.
 int failures_of(int processes, const std::function<bool(int)>& f) {
   int gate[2];
   if (::pipe(gate) != 0) return processes;
@@ -93,7 +93,7 @@ int failures_of(int processes, const std::function<bool(int)>& f) {
     }
     ::_exit(succeeded ? 0 : 1);
   }
-  ::close(gate[1]), ::close(gate[0]);  // all begin
+  ::close(gate[1]), ::close(gate[0]);  // now all begin
   int failures = 0;
   for (const pid_t child : children) {
     int status = 0;
@@ -133,7 +133,7 @@ TEST_F(L16_CodeFolder, SeveralProcessesMayCompileOneSourceInAFolder) {
   expect_works();
 }
 
-// What a process left behind that was killed while it made the folder.
+// The files of a process that was killed while it created the folder.
 TEST_F(L16_CodeFolder, AFolderWhoseMarkWasNeverFinishedIsUsed) {
   write("code/version.tmp-1-0", "0123");
   expect_works();

@@ -1,5 +1,5 @@
-// Code that is compiled while the program runs: it is compiled once, found again in its folder, and every
-// error is one sentence after which the folder still works.
+// Code that is compiled at run time: it is compiled once and found again in its folder; every error is one
+// sentence, after which the folder still works.
 #include <sys/stat.h>
 
 #include "tests/io/run_time_compiler_testing.h"
@@ -13,7 +13,7 @@ TEST_F(L16_RunTimeCompiler, ASourceIsCompiledOnceAndThenFoundInTheFolder) {
   RunTimeCompiler first = compiler();
   EXPECT_EQ(result_of(first, source_of("7")), 7);
   EXPECT_EQ(result_of(first, source_of("7")), 7);
-  EXPECT_EQ(first.compiled(), 1) << "the same source in one object counts once";
+  EXPECT_EQ(first.compiled(), 1) << "the same source in one object must count once";
   EXPECT_EQ(first.from_folder(), 0);
   RunTimeCompiler second = compiler();
   EXPECT_EQ(result_of(second, source_of("7")), 7);
@@ -34,17 +34,17 @@ TEST_F(L16_RunTimeCompiler, TheCommandOfThisBuildCompilesWhatIncludesTheKernelsH
 TEST_F(L16_RunTimeCompiler, OtherSourcesAndOtherFlagsHaveLibrariesOfTheirOwn) {
   RunTimeCompiler one = compiler("code", " -DVALUE=1");
   EXPECT_EQ(result_of(one, source_of("VALUE")), 1);
-  EXPECT_EQ(result_of(one, source_of("VALUE + 10")), 11) << "the library of another source";
+  EXPECT_EQ(result_of(one, source_of("VALUE + 10")), 11) << "the library of a different source";
   const std::set<std::string> before = names();
   RunTimeCompiler two = compiler("code", " -DVALUE=2");
-  EXPECT_EQ(result_of(two, source_of("VALUE")), 2) << "the library of other flags";
+  EXPECT_EQ(result_of(two, source_of("VALUE")), 2) << "the library of different flags";
   EXPECT_EQ(two.compiled(), 1);
   EXPECT_FALSE(one.other_version());
-  EXPECT_TRUE(two.other_version()) << "the folder was used with other flags";
+  EXPECT_TRUE(two.other_version()) << "the folder was used with different flags";
   for (const std::string& name : before) EXPECT_TRUE(names().contains(name)) << name << " was removed";
   RunTimeCompiler again = compiler("code", " -DVALUE=1");
   EXPECT_EQ(result_of(again, source_of("VALUE")), 1);
-  EXPECT_EQ(again.from_folder(), 1) << "the library of the first flags is still there";
+  EXPECT_EQ(again.from_folder(), 1) << "the library of the first flags must still exist";
 }
 
 TEST_F(L16_RunTimeCompiler, ACompilerThatCannotBeStartedIsNamed) {
@@ -68,11 +68,11 @@ TEST_F(L16_RunTimeCompiler, AnErrorInTheSourceIsTheCompilersOwnLine) {
   EXPECT_NE(said.find("error: "), std::string::npos) << said;
   EXPECT_NE(said.find("undeclared_name"), std::string::npos) << said;
   EXPECT_EQ(result_of(same, source_of("3")), 3) << "the same object compiles the next source";
-  EXPECT_EQ(same.compiled(), 1) << "what failed does not count";
+  EXPECT_EQ(same.compiled(), 1) << "a failed compilation does not count";
   expect_works();
 }
 
-// The word also stands in names, in lines before the compiler's error.
+// The word "error" also occurs in names, in lines before the compiler's error.
 TEST_F(L16_RunTimeCompiler, TheWordErrorInANameIsNotTheErrorsLine) {
   RunTimeCompiler in_folder = compiler("my errors");
   const std::string said = error_of(in_folder, source_of("undeclared_name"));
@@ -127,7 +127,7 @@ TEST_F(L16_RunTimeCompiler, AFolderThatIsAFileIsRefusedAndStays) {
   EXPECT_NE(error_of(same, source_of("11")).find("is not a folder"), std::string::npos);
   EXPECT_EQ(read("code"), "a file");
   fs::remove(path("code"));
-  EXPECT_EQ(result_of(same, source_of("11")), 11) << "once the file is gone";
+  EXPECT_EQ(result_of(same, source_of("11")), 11) << "now the file is removed";
 }
 
 TEST_F(L16_RunTimeCompiler, AFolderInWhichOthersMayWriteIsRefused) {
@@ -140,7 +140,7 @@ TEST_F(L16_RunTimeCompiler, AFolderInWhichOthersMayWriteIsRefused) {
         << mode;
   }
   ASSERT_EQ(::chmod(path("code").c_str(), 0755), 0);
-  EXPECT_EQ(result_of(same, source_of("11")), 11) << "once only its owner may write";
+  EXPECT_EQ(result_of(same, source_of("11")), 11) << "now only its owner may write";
 }
 
 TEST_F(L16_RunTimeCompiler, TheFolderOfAnotherUserIsRefused) {
@@ -150,14 +150,15 @@ TEST_F(L16_RunTimeCompiler, TheFolderOfAnotherUserIsRefused) {
     ASSERT_EQ(::chown(path("code").c_str(), 65534, 65534), 0);
   }
   RunTimeCompiler same(root ? path("code") : "/usr", plain());
-  EXPECT_NE(error_of(same, source_of("11")).find("is another user's"), std::string::npos);
-  EXPECT_TRUE(names().empty()) << "nothing is written into it";
+  EXPECT_NE(error_of(same, source_of("11")).find("belongs to another user"), std::string::npos);
+  EXPECT_TRUE(names().empty()) << "nothing may be written into it";
 }
 
 TEST_F(L16_RunTimeCompiler, AFolderThatHoldsOtherThingsIsRefusedAndStays) {
   write("code/thesis.txt", "years of work");
   RunTimeCompiler same = compiler();
-  EXPECT_NE(error_of(same, source_of("11")).find("holds other things than compiled code"), std::string::npos);
+  EXPECT_NE(error_of(same, source_of("11")).find("holds files that are not compiled code"),
+            std::string::npos);
   EXPECT_EQ(names(), std::set<std::string>{"thesis.txt"});
   EXPECT_EQ(read("code/thesis.txt"), "years of work");
 }

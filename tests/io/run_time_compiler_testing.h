@@ -1,4 +1,4 @@
-// A compiler in a folder of the test's, and what it says.
+// A compiler with a folder of the test, and its errors.
 #pragma once
 #include "src/io/run_time_compiler.h"
 
@@ -20,7 +20,7 @@ inline int result_of(RunTimeCompiler& compiler, const std::string& source) {
 class RunTimeCompilerTest : public FolderTest {
  protected:
   void TearDown() override { system_calls = {}; }
-  // The compiler of this build, which need not optimize.
+  // The compiler of this build, without the need to optimize.
   static std::string plain() {
     const std::string command = RunTimeCompiler::built_with("cpu");
     return command.substr(0, command.find(' ')) + " -O0 -shared -fPIC";
@@ -39,7 +39,7 @@ class RunTimeCompilerTest : public FolderTest {
       if (name.ends_with(".so")) return folder + "/" + name;
     return "";
   }
-  // The Error that this source ends in. It is one sentence.
+  // The Error for this source, which must be one sentence.
   static std::string error_of(RunTimeCompiler& compiler, const std::string& source) {
     const std::string said = refusal([&] { compiler.function(source, "f"); });
     EXPECT_NE(said, "") << "no error";

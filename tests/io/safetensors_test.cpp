@@ -1,4 +1,4 @@
-// The safetensors format: the bytes that are written, and what corrupt files do: an Error, never a crash.
+// The safetensors format: the bytes that are written; a corrupt file is an Error, never a crash.
 #include <sys/resource.h>
 
 #include <cstring>
@@ -115,9 +115,9 @@ TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
   expect_header_refused("{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "has no dtype");
   expect_header_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", 4,
                         "has 3 numbers");
-  expect_header_refused("{\"a\":[]}", 0, "it is [], no object");
-  expect_header_refused("{\"__metadata__\":{\"step\":12}}", 0, "step is 12, no string");
-  expect_header_refused("{\"__metadata__\":[]}", 0, "it is [], no object");
+  expect_header_refused("{\"a\":[]}", 0, "it is [], not an object");
+  expect_header_refused("{\"__metadata__\":{\"step\":12}}", 0, "step is 12, not a string");
+  expect_header_refused("{\"__metadata__\":[]}", 0, "it is [], not an object");
   expect_header_refused("[]", 0, "begin with {");
   expect_header_refused("{", 0, "corrupt");
   expect_header_refused(" {}", 0, "begin with {");
@@ -205,13 +205,13 @@ TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
     put_file(header + (header.starts_with(metadata) ? R"(,"z":"")" : R"(,"z":)" + empty) + end, 0);
     EXPECT_NE(opening().find("more than 100000 "), std::string::npos) << opening();
   }
-  const uint64_t most = 100'000'000;  // mostly a hole, which is no JSON, but is read
+  const uint64_t most = 100'000'000;  // mostly a hole, which is not JSON, but is read
   write(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
   ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
   EXPECT_NE(opening().find("json: byte 2 is zero"), std::string::npos) << opening();
 }
 
-// Looking at all that came before for each tensor would take minutes.
+// Comparing each tensor with all earlier ones would take minutes.
 TEST_F(L03_Safetensors, LongHeadersAreReadAndWrittenInTheTimeOfTheirLength) {
   const double begin = seconds_now();
   std::vector<TensorEntry> tensors(90'000);
@@ -238,7 +238,7 @@ TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {
   EXPECT_NE(opening().find("cannot be opened"), std::string::npos);
 }
 
-// The most that this process has held, in bytes.
+// The peak memory of this process, in bytes.
 int64_t peak_resident() {
   rusage usage{};
   EXPECT_EQ(::getrusage(RUSAGE_SELF, &usage), 0);

@@ -1,4 +1,4 @@
-// What the tests of safetensors files share: a folder of their own, and a file with a tensor of every kind.
+// Common parts of the tests of safetensors files: a separate folder, and a file with a tensor of every kind.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ struct Sample {
       bytes += char(std::hash<std::string>{}(name) >> (i % 8 * 8)) ^ char(i * 29);
     data.push_back(bytes);
   }
-  // "" if the file gives exactly these tensors, else what is wrong.
+  // "" if the file has exactly these tensors, else what is wrong.
   std::string difference(const std::string& path) const {
     try {
       const SafetensorsFile file(path);

@@ -1,4 +1,4 @@
-// The numbers in a saved run: whole ones, with nothing before or after them.
+// The numbers in a saved run: whole numbers, with nothing before or after them.
 #include "src/io/save_load.h"
 #include "src/nn/layers.h"
 #include "src/tensor/context.h"
@@ -62,7 +62,7 @@ TEST_F(L03_SaveLoad, AFileWithoutLossScalingEndsIt) {
   EXPECT_EQ(context.device.scalars().good_updates, 0);
 }
 
-// On both sides of the scale that it begins with, 65,536; what is there before is another.
+// On both sides of the initial scale, 65,536; before loading, the scale is a different one.
 struct L09_SaveLoad : L03_SaveLoad {};
 TEST_F(L09_SaveLoad, EveryLossScaleComesBackToTheBit) {
   for (const float scale : {0x1p-100f, 0.1f, 1.0f, 3000.5f, 65536.0f, 65540.5f, 1e9f, 0x1.fffffep127f}) {
@@ -91,7 +91,7 @@ TEST_F(L09_SaveLoad, ASkippedUpdateIsForgottenByALoad) {
   save_training(file_, parameters, optimizer);
   start_loss_scaling(context.device, 1024, 5);
   step(INFINITY);
-  EXPECT_EQ(weight(), 0.5) << "the update is skipped";
+  EXPECT_EQ(weight(), 0.5) << "the update must be skipped";
   load_training(file_, parameters, optimizer);
   EXPECT_EQ(optimizer.scalars().skip, 0);
   step(1);
@@ -119,8 +119,8 @@ TEST_F(L03_SaveLoad, AScaleThatCannotBeChangesNothing) {
   }
 }
 
-// Two parameters, the second of a given name, size and precision, with an optimizer; all tensors full of one
-// number.
+// Two parameters, the second with a given name, size and precision, and an optimizer; all tensors are filled
+// with one number.
 struct Training {
   struct Updates : Optimizer {
     Updates(Parameters& p, const std::vector<std::string>& names)
@@ -157,7 +157,7 @@ struct Training {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// What does not fit may be the last tensor of all.
+// The wrong tensor may be the last one.
 TEST_F(L03_SaveLoad, NothingIsLoadedBeforeEverythingIsFoundToFit) {
   const Training saved(0.5);
   context.device.set(&StepScalars::step, int64_t(9));

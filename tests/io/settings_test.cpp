@@ -1,5 +1,5 @@
-// Every file that a setting of a model writes is read by every other setting, or refused by a sentence: then
-// nothing has changed.
+// Every file that a setting of a model writes is read by every other setting, or rejected with a message;
+// then nothing has changed.
 #include <map>
 
 #include "src/io/peft.h"
@@ -18,7 +18,7 @@ TransformerConfig small(const Precision& precision = {}) {
 constexpr const char* kSettings[] = {"plain", "adapters", "merged", "QLoRA", "4 bits"};
 constexpr const char* kFiles[] = {"weights", "training", "adapters"};
 
-// A model in a setting, with its optimizer, after some steps, in a context of its own.
+// A model in a setting, with its optimizer, after some steps, in its own context.
 struct Trained {
   Trained(const char* device, const std::string& setting, uint64_t seed, int steps,
           const Precision& precision = {})
@@ -72,7 +72,7 @@ struct Trained {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// The names of what is different.
+// The names of the tensors that differ.
 using State = std::map<std::string, std::vector<double>>;
 std::string changes(const State& before, const State& now) {
   std::string names = before.size() == now.size() ? "" : "other names ";
@@ -90,7 +90,7 @@ struct L12_Settings : FolderTest, ::testing::WithParamInterface<const char*> {
   static Trained train(const std::string& setting, uint64_t seed, int steps) {
     return {GetParam(), setting, seed, steps};
   }
-  // Each file in a folder, under the name that PEFT gives it, beside a configuration of PEFT's.
+  // Each file in a folder, under the name that PEFT uses, next to a configuration of PEFT's.
   static std::string tensors(const std::string& folder) { return folder + "/adapter_model.safetensors"; }
   void save(const std::string& file, const std::string& to, Trained& trained) const {
     trained.context.make_current();
@@ -111,7 +111,7 @@ struct L12_Settings : FolderTest, ::testing::WithParamInterface<const char*> {
 };
 ON_DEVICES_WITH_DATA(L12_Settings);
 
-// Frozen weights that had master copies; the run that is resumed is the one that was not interrupted.
+// Frozen weights that had master copies; the resumed run is equal to the one that was not interrupted.
 TEST_P(L12_Settings, QLoraInSixteenBitsGoesOn) {
   Trained whole(GetParam(), "QLoRA", 1, 2, mixed(DType::BF16)),
       later(GetParam(), "QLoRA", 2, 3, mixed(DType::BF16));
@@ -125,7 +125,7 @@ TEST_P(L12_Settings, QLoraInSixteenBitsGoesOn) {
 
 constexpr const char *kUnmerge = "unmerge_lora() the model first", *kNone = "the model has no adapters";
 
-// A setting and a file that it cannot write: there is none then, and the model is as it was.
+// A setting and a file that it cannot write: then there is no file, and the model is unchanged.
 TEST_P(L12_Settings, WhatIsNotWritten) {
   for (const auto& [setting, file, sentence] : {std::tuple("plain", "adapters", kNone),
                                                 {"4 bits", "adapters", kNone},
@@ -139,7 +139,7 @@ TEST_P(L12_Settings, WhatIsNotWritten) {
   }
 }
 
-// What is said of a file of one setting that another reads as one of the three; "" if it is read.
+// The error when a setting reads another setting's file as one of the three; "" if it is read.
 std::string said(const std::string& wrote, const std::string& file, const std::string& reads,
                  const std::string& as) {
   if (as == "adapters" && file != "adapters") return "for which this model has no layer";
@@ -149,13 +149,14 @@ std::string said(const std::string& wrote, const std::string& file, const std::s
   return file == as && wrote == reads ? "" : "adapter_model.safetensors";
 }
 
-// What a setting has written, read by each: the function is the writer's, or nothing has changed.
+// A file of one setting, read by each: the model computes what the writer's model computes, or nothing has
+// changed.
 void expect_read(Trained& writer, const std::string& wrote, Trained& reader, const std::string& reads,
                  const std::string& file) {
   if (file != "adapters") {
     EXPECT_EQ(reader.logits(), writer.logits());
     if (file == "weights") return;
-    reader.step(), writer.step();  // it goes on as one that was not interrupted
+    reader.step(), writer.step();  // it goes on like a run that was not interrupted
     EXPECT_EQ(changes(writer.state(), reader.state()), "");
     return;
   }
@@ -163,7 +164,7 @@ void expect_read(Trained& writer, const std::string& wrote, Trained& reader, con
     if (p.name.find(".lora_") == std::string::npos) continue;
     EXPECT_EQ(to_host<double>(reader.model.parameters.find(p.name).value), to_host<double>(p.value));
   }
-  if ((wrote == "QLoRA") != (reads == "4 bits")) return;  // the same adapters of another base
+  if ((wrote == "QLoRA") != (reads == "4 bits")) return;  // the same adapters on a different base model
   const std::vector<double> got = reader.logits(), want = writer.logits();
   for (size_t i = 0; i < want.size(); ++i)
     ASSERT_NEAR(got[i], want[i], wrote == "merged" ? 1e-5 : 0) << "logit " << i;
@@ -182,7 +183,7 @@ TEST_P(L12_Settings, WhatIsWrittenIsReadOrRefusedWithNothingChanged) {
       for (const std::string reads : kSettings)
         for (const std::string as : kFiles) {
           SCOPED_TRACE(file + " of " + wrote + ", read as " + as + " by " + reads);
-          const bool base = as == "adapters";  // that of the adapters, which has not been trained
+          const bool base = as == "adapters";  // the base model of the adapters, which has not been trained
           Trained reader = train(reads, base ? 1 : 2, base ? 0 : 2);
           const auto before = reader.state();
           const std::string sentence = said(wrote, file, reads, as),
@@ -194,7 +195,7 @@ TEST_P(L12_Settings, WhatIsWrittenIsReadOrRefusedWithNothingChanged) {
             continue;
           }
           ++read;
-          Trained writer = train(wrote, 1, 1);  // as it was when the file was written
+          Trained writer = train(wrote, 1, 1);  // in the state in which the file was written
           expect_read(writer, wrote, reader, reads, file);
         }
     }

@@ -1,4 +1,4 @@
-// SVG read back: its elements, of which each must be closed, with their attributes and texts.
+// SVG read back: its elements, each of which must be closed, with their attributes and texts.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ struct SvgText {
       if (e.tag == tag) found.push_back(e);
     return found;
   }
-  // The texts that say this.
+  // The texts with this content.
   std::vector<SvgElement> says(const std::string& text) const {
     std::vector<SvgElement> found;
     for (const SvgElement& e : all("text"))

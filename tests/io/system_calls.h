@@ -1,5 +1,5 @@
-// A system that writes and reads less than it is told to, is interrupted, or fails: in the programs that
-// include this, these functions take the place of the C library's.
+// A system that writes and reads less than requested, is interrupted, or fails: in programs that include
+// this, these functions replace those of the C library.
 #pragma once
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,8 +15,8 @@ namespace gradus {
 
 struct SystemCalls {
   size_t most_at_once = SIZE_MAX;
-  int64_t interruptions = 0;  // left: every other write or read is interrupted until then
-  size_t room = SIZE_MAX;     // on the disk, in bytes; then writing fails with disk_error
+  int64_t interruptions = 0;  // remaining: until then every second write or read is interrupted
+  size_t room = SIZE_MAX;     // bytes left on the disk; then writing fails with disk_error
   int disk_error = 0, sync_error = 0;
   int64_t parts = 0;     // writes and reads so far
   std::string sequence;  // of the calls that make a file permanent

@@ -1,5 +1,5 @@
-// Files as the system gives them: in parts, interrupted, large, or no files at all; and what killed runs
-// leave.
+// Files as the system provides them: in parts, interrupted, large, or not files at all; and the files that
+// killed runs leave.
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -76,7 +76,7 @@ TEST_F(L03_System, FilesOfEverySizeAroundABlockAreExact) {
   }
 }
 
-// Runs it in a process of its own, which a pipe that nobody writes to would hold for ever.
+// Runs `body` in a separate process, because a pipe without a writer would block it forever.
 std::string error_in_time(const std::function<void()>& body) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -110,7 +110,7 @@ TEST_F(L03_System, WhatIsNoRegularFileIsRefusedAndNotWaitedFor) {
     const auto read = [&] { read_text_file(path); };
     const auto write = [&] { write_safetensors(path, {{"x", DType::F32, {}, &x}}); };
     std::vector<std::function<void()>> bodies{open, read};
-    if (path != "/dev/zero") bodies.push_back(write);  // which a faulty one, run by root, would replace
+    if (path != "/dev/zero") bodies.push_back(write);  // a faulty writer, run by root, would replace it
     for (const std::function<void()>& body : bodies) {
       const std::string said = error_in_time(body);
       EXPECT_NE(said.find("no regular file"), std::string::npos) << path << ": " << said;
@@ -142,7 +142,7 @@ TEST_F(L03_System, TheNextSaveRemovesWhatKilledRunsLeft) {
                                                "a.safetensors.tmp-mine", "b.safetensors.tmp-1-0"}));
   fs::current_path(root_);
   write_file("b.safetensors", "named without a folder");
-  EXPECT_EQ(files(), 6) << "its left-over became the file's place";
+  EXPECT_EQ(files(), 6) << "the left-over file must be replaced";
 }
 
 TEST_F(L03_System, AFileKeepsItsPermissions) {
@@ -155,11 +155,11 @@ TEST_F(L03_System, AFileKeepsItsPermissions) {
 }
 
 TEST_F(L03_System, WhatIsBeingWrittenIsNotRemoved) {
-  AtomicFile first(file_), second(file_);  // also of one process
+  AtomicFile first(file_), second(file_);  // two writers in one process
   first.write("first", 5);
   second.write("second", 6);
   const pid_t child = ::fork();
-  if (child == 0) {  // another process saves under the same name
+  if (child == 0) {  // a different process saves under the same name
     write_file(file_, "third");
     ::_exit(0);
   }

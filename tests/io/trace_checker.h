@@ -1,5 +1,5 @@
-// Whether a trace is what its format allows ("Trace Event Format", The Chromium Authors, 2016): written from
-// that document, not from src/io/trace.cpp.
+// Checks whether a trace is valid by its format ("Trace Event Format", The Chromium Authors, 2016): written
+// from that document, not from src/io/trace.cpp.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -17,11 +17,11 @@ struct CheckedTrace {
   struct Slice {  // a complete event
     std::string name, category;
     int64_t begin, end;  // nanoseconds
-    size_t depth;        // of the slices that it is in
+    size_t depth;        // number of slices around it
     Json args;
   };
   using Track = std::pair<int64_t, int64_t>;   // process, thread
-  std::map<Track, std::vector<Slice>> slices;  // by begin, the outer one first
+  std::map<Track, std::vector<Slice>> slices;  // by begin, outer slices first
   std::map<Track, std::string> threads;
   std::map<int64_t, std::string> processes;
   struct Arrow {
@@ -116,7 +116,7 @@ struct CheckedTrace {
     arrows.push_back({start->second.first, track, start->second.second, at});
     started_.erase(start);
   }
-  // Slices of a thread are within each other or apart.
+  // Slices of a thread are nested or disjoint.
   void nest(const Track& track, std::vector<Slice>& of) {
     std::stable_sort(of.begin(), of.end(), [](const Slice& a, const Slice& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;

@@ -1,4 +1,4 @@
-// Trace files, event by event: valid by the published format, whatever is written, and whole or not there.
+// Trace files, event by event: valid by the published format, whatever is written, and complete or absent.
 #include <sys/resource.h>
 
 #include "src/core/rng.h"
@@ -13,7 +13,7 @@ namespace {
 using Problems = std::vector<std::string>;
 
 struct L13_TraceFile : FolderTest {
-  // What the checker finds in a trace that `fill` has written.
+  // The checker's findings in a trace that `fill` has written.
   CheckedTrace written(const std::function<void(TraceFile&)>& fill) const {
     TraceFile file(path("trace.json"));
     fill(file);

@@ -1,4 +1,4 @@
-// Who did what when, as a file and as a picture.
+// Spans of ranks, as a file and as a picture.
 #include "src/io/trace.h"
 
 #include <nlohmann/json.hpp>
@@ -41,7 +41,7 @@ TEST_F(L17_Trace, IsAnEventForEachSpan) {
 struct Box {
   double x, y, width;
 };
-// The bars of the picture: its rectangles of a bar's height.
+// The bars of the picture: the rectangles with a bar's height.
 std::vector<Box> bars(const std::string& svg) {
   std::vector<Box> all;
   for (size_t at = svg.find("<rect x='"); at != std::string::npos; at = svg.find("<rect x='", at + 1)) {
@@ -56,13 +56,13 @@ std::vector<Box> bars(const std::string& svg) {
 TEST_F(L17_Trace, APictureHasTwoLanesForEachRank) {
   const std::vector<Box> drawn = bars(draw_timeline("title", kSpans));
   ASSERT_EQ(drawn.size(), kSpans.size());
-  EXPECT_EQ(drawn[0].y, drawn[2].y) << "what a rank computes is in one lane";
-  EXPECT_NE(drawn[0].y, drawn[1].y) << "what it sends in another";
-  EXPECT_NE(drawn[0].y, drawn[3].y) << "other ranks in others";
+  EXPECT_EQ(drawn[0].y, drawn[2].y) << "a rank's computation is in one lane";
+  EXPECT_NE(drawn[0].y, drawn[1].y) << "its communication is in a different lane";
+  EXPECT_NE(drawn[0].y, drawn[3].y) << "each rank has its own lanes";
   EXPECT_GE(drawn[0].x, 0);
-  EXPECT_NEAR(drawn[0].x, drawn[3].x, 0.2) << "they begin together, at the left";
+  EXPECT_NEAR(drawn[0].x, drawn[3].x, 0.2) << "both begin at the left";
   EXPECT_NEAR(drawn[2].x + drawn[2].width - drawn[0].x, 4 * drawn[0].width, 6)
-      << "0.25 of a second, and one second";
+      << "one takes 0.25 seconds, the other one second";
   EXPECT_NEAR(drawn[1].x, drawn[2].x, 0.2);
 }
 

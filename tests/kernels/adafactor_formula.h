@@ -1,4 +1,4 @@
-// Adafactor's formula of kernels/entries.inc in fp64, and how far from it arithmetic may be.
+// Adafactor by the formula of kernels/entries.inc in fp64, and the allowed errors.
 #pragma once
 #include <array>
 
@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-struct Form {  // of a parameter; a vector is one row without v
+struct Form {  // the shape of a parameter; a vector is one row without v
   int64_t rows, cols;
   bool has_v = true;
 };
@@ -14,14 +14,15 @@ struct Dtypes {
   DType T, grad;
   bool master;
 };
-// States that are not 0, as after other updates.
+// States that are not 0, as after earlier updates.
 inline std::vector<double> squares(int64_t n) {
   std::vector<double> all(n);
   for (int64_t i = 0; i < n; ++i) all[i] = 0.5 + 0.1 * double(i % 7);
   return all;
 }
 
-// A parameter and what belongs to it; the master copy is not the value's, to see which one is updated.
+// A parameter with its gradient and states. The master copy differs from the value, so that a test sees which
+// of the two is updated.
 struct Matrix {
   Matrix(Form f, Dtypes d, bool decay, double size = 1)
       : f(f),
@@ -50,7 +51,7 @@ struct Setting {
   float rate = 0.01f, clip = 0.7f;
 };
 
-// Where a reference can be wrong by a factor, to see that the bounds notice.
+// The places where a reference can be wrong by a factor, to test that the bounds detect it.
 enum Place : size_t { kGradient, kPower, kRowMean, kColumnMean, kEps1, kSizeOfU, kSizeOfW, kRate, kDecay };
 using Factors = std::array<double, 9>;
 constexpr Factors kRight = {1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -65,7 +66,7 @@ struct After {
   Expected w{"value", {}, {}}, m{"m", {}, {}}, v{"v", {}, {}};
 };
 
-// m and v, and u = g' / sqrt(V).
+// Computes m and v; returns u = g' / sqrt(V).
 inline std::vector<double> states_of(const Matrix& p, const Setting& s, const Factors& off, After& after) {
   const auto [R, C, has_v] = p.f;
   std::vector<double> g = p.grad.values(), row(R), col(C);
@@ -75,8 +76,8 @@ inline std::vector<double> states_of(const Matrix& p, const Setting& s, const Fa
   }
   const double share = std::pow(double(s.updates), -off[kPower] * double(s.args.power)),  // 1 - b
       eps1 = off[kEps1] * double(s.args.eps1);
-  // All terms are >= 0, so relative errors do not grow. A sum of L of them in any order has L roundings; 16
-  // more are those of g'^2, of the mean, of eps1, of b and 1 - b, and of the products with them.
+  // All terms are >= 0, so relative errors do not grow. A sum of L of them in any order has L roundings;
+  // g'^2, the mean, eps1, b and 1 - b, and the products with these have 16 more.
   const auto state = [&](Expected& e, const std::vector<double>& mean, std::vector<double> old, int64_t L) {
     for (size_t i = 0; i < mean.size(); ++i) {
       e.value.push_back((1 - share) * old[i] + share * (mean[i] + eps1));
@@ -102,9 +103,9 @@ inline After adafactor_of(const Matrix& p, const Setting& s, const Factors& off 
                         : std::max(double(a.eps2), off[kSizeOfW] * rms(w)) * std::min(lr, 1 / std::sqrt(n)));
   const double by = step / std::max(1.0, off[kSizeOfU] * rms(u) / double(a.most));
   const double decay = p.decay ? off[kDecay] * lr * double(a.weight_decay) : 0;
-  // V's relative error is that of m, of v and of the mean of v, half of which arrives in u; rms(u) has it
-  // too, and adds half of its sum's. Sums over a matrix are those of its rows or columns, summed (cost.h has
-  // two numbers of scratch for each), so R + C roundings.
+  // The relative error of V is the sum of those of m, v and the mean of v; u has half of it. rms(u) has the
+  // same error as u and half of that of its sum. Sums over a matrix add the sums of its rows or columns
+  // (cost.h has two numbers of scratch for each), so they have R + C roundings.
   const double row = C + 16, column = R + 16, V = (p.f.has_v ? 2 * row + R : 0) + column + 4,
                u_error = V / 2 + 4, error = 2 * u_error + (R + C) / 2 + (R + C) / 2 + 16;
   for (int64_t i = 0; i < p.n; ++i) {

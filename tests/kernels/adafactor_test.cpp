@@ -8,7 +8,7 @@ namespace {
 
 ON_EVERY_DEVICE(L06_Adafactor);
 
-// On both sides of what a warp and a partition (32) take, and a block of a GPU (256, 1024, 4096).
+// Sizes just below and above those of a warp, a partition (32), and a block of a GPU (256, 1024, 4096).
 constexpr Form kForms[] = {{33, 255},       {1, 1025, false}, {2, 257},  {1, 4097, false},
                            {65, 7},         {1, 1023},        {257, 1},  {1, 0, false},
                            {31, 1023},      {1, 1, false},    {3, 4097}, {257, 33},
@@ -51,7 +51,8 @@ void run_adafactor(std::vector<Matrix>& all, const Setting& s) {
   table().adafactor(ctx, list, s.args);
   EXPECT_TRUE(ctx.kept_to_its_scratch()) << "adafactor writes more scratch than cost.h says";
 }
-// All in one list, whose kernels share the scratch. Inputs stay as they are, and what is not wanted.
+// All parameters are in one list, so their kernels share the scratch. Inputs and unwanted outputs must not
+// change.
 void expect_adafactor(std::vector<Matrix> all, const Setting& s, const std::string& what = "") {
   const std::vector<Matrix> before = all;
   run_adafactor(all, s);
@@ -66,7 +67,8 @@ void expect_adafactor(std::vector<Matrix> all, const Setting& s, const std::stri
   }
 }
 
-// What each argument can do: the learning rate on both sides of 1/sqrt(n), rms(w) of eps2, rms(u) of `most`.
+// Cases for each argument: the learning rate below and above 1/sqrt(n), rms(w) below and above eps2, rms(u)
+// below and above `most`.
 std::vector<Setting> settings() {
   const auto given = StepSize::Given, relative = StepSize::Relative;
   return {{{}, 1, 10},
@@ -78,7 +80,7 @@ std::vector<Setting> settings() {
           {{.step_size = given, .most = 1e6f, .weight_decay = 0.3f}, 300, 0.05f, 30}};
 }
 
-// Each setting meets each mix of dtypes, with and without decay, in another shape.
+// Each setting with each mix of dtypes, with and without decay, in changing shapes.
 TEST_P(L06_Adafactor, IsTheAlgorithm) {
   const OpenMpThreads three(3);
   size_t form = 0;
@@ -112,8 +114,8 @@ Matrix matrix_of(DType T, Form f, const std::function<double(int64_t i, int64_t 
   return p;
 }
 
-// Where rows and columns have no gradient, sqrt(V) is as small as eps1 itself, whose square fp32 does not
-// have; 0 / sqrt(V) is 0. Weights that are all 0 move by eps2.
+// Where a row and a column without gradient meet, sqrt(V) is as small as eps1, whose square is below the
+// range of fp32; 0 / sqrt(V) is 0. Weights that are all 0 move by eps2.
 TEST_P(L06_Adafactor, ZerosOfGradientsAndWeights) {
   const auto crossed = [](int64_t i, int64_t j) {
     return i == 3 || j == 5 ? 0 : 0.1 * double(i + 1 - j % 4);
@@ -131,7 +133,7 @@ TEST_P(L06_Adafactor, ZerosOfGradientsAndWeights) {
       }
 }
 
-// g' and sqrt(V) in a row and a column with tiny gradients: V is less than fp32 has, its root is not.
+// A row and a column with tiny gradients: V is below the range of fp32, but its root is not.
 TEST_P(L06_Adafactor, SmallGradientsBesideLargeOnes) {
   const auto tiny = [](int64_t i, int64_t j) { return (i == 3 ? 1e-12 : 1) * (j == 5 ? 1e-12 : 1); };
   for (const float most : {1.0f, 1e30f})
@@ -174,21 +176,21 @@ TEST_P(L06_Adafactor, ANanIsNotHidden) {
     all.push_back(matrix_of(DType::F32, {1, 65, false}, [](int64_t, int64_t j) { return j == 9 ? NAN : 1; }));
     std::vector<Matrix> clipped{matrix_of(DType::F32, {3, 7}, ones)};
     run_adafactor(all, {{.step_size = step_size}, 2});
-    run_adafactor(clipped, {{.step_size = step_size}, 2, 0.01f, NAN});  // as clip_factor says it
+    run_adafactor(clipped, {{.step_size = step_size}, 2, 0.01f, NAN});  // NaN, as from clip_factor
     for (const size_t k : {0, 1}) {
       EXPECT_EQ(count(all[k].m), 1);
       EXPECT_EQ(count(all[k].v), 1);
-      EXPECT_EQ(count(all[k].value), all[k].n) << "the mean of v is a NaN, and V with it";
+      EXPECT_EQ(count(all[k].value), all[k].n) << "the mean of v is NaN, and so is V";
     }
-    EXPECT_EQ(count(all[2].value), 0) << "another parameter";
+    EXPECT_EQ(count(all[2].value), 0) << "a parameter without NaN";
     EXPECT_EQ(count(all[3].m), 1);
-    EXPECT_EQ(count(all[3].value), 65) << "rms(u) is a NaN";
+    EXPECT_EQ(count(all[3].value), 65) << "rms(u) is NaN";
     EXPECT_EQ(count(clipped[0].value), 21);
   }
 }
 
 TEST_P(L06_Adafactor, WhatIsRefusedChangesNothing) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints some sentences and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints some messages and then does no more work for this process";
   const auto expect = [&](const std::string& part, Dtypes d, const std::function<void(ParamUpdate&)>& wrong,
                           int64_t updates = 1) {
     Matrix p({4, 6}, d, true);

@@ -1,4 +1,4 @@
-// adamw_8bit against AdamW's formula in fp64 on the numbers that the codes stand for; and what it refuses.
+// adamw_8bit against AdamW's formula in fp64 on the dequantized values; and the calls that it rejects.
 #include "tests/kernels/adamw_8bit_testing.h"
 
 namespace gradus {
@@ -31,9 +31,9 @@ void expect_updates(std::vector<std::unique_ptr<CodedUpdate>>& all, const Codebo
   }
 }
 
-// Every mix of dtypes, with and without master copy and decay, at sizes on both sides of a block (256), of
-// what a GPU's block takes at a time (1,024) and in all (4,096), and of a thread's share; more of them than
-// one launch takes.
+// Every mix of dtypes, with and without master copy and decay, at sizes just below and above a quantization
+// block (256), the elements of a GPU's block at a time (1,024) and in all (4,096), and a thread's share. More
+// parameters than one launch takes.
 TEST_P(L11_Kernels, AdamW8BitIsTheAlgorithm) {
   constexpr int64_t kSizes[] = {1, 4097, 0, 255, 1025, 256, 7, 257, 1023, 4095, 513};
   const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
@@ -60,7 +60,7 @@ TEST_P(L11_Kernels, AdamW8BitTakesAnyBooks) {
   }
 }
 
-// The three kernels that it stands for, one after the other; on the CPU to the bit.
+// On the CPU, adamw_8bit is bitwise equal to its three steps as separate kernels.
 TEST(L11_Kernels, AdamW8BitIsDequantizeAdamWQuantize) {
   const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
   const Codebooks codebooks(m_codebook, v_codebook);
@@ -94,8 +94,8 @@ TEST(L11_Kernels, AdamW8BitIsDequantizeAdamWQuantize) {
   }
 }
 
-// A skipped update changes nothing; a gradient that is not finite spoils its own block alone; where all is 0,
-// all stays 0.
+// A skipped update changes nothing; a gradient that is not finite affects only its own block; if all numbers
+// are 0, they stay 0.
 TEST_P(L11_Kernels, AdamW8BitOfSpecialNumbers) {
   const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
   const Codebooks codebooks(m_codebook, v_codebook);
@@ -132,8 +132,8 @@ TEST_P(L11_Kernels, AdamW8BitOfSpecialNumbers) {
   EXPECT_EQ(u.v.values(), std::vector<double>(600, 0.0));
 }
 
-// v from the largest of a block down to the least float, in every place of a vector: its code is that of 0
-// where it is 0, and there alone. With the scale 1 a v / scale never rounds to 0.
+// v from the largest of a block down to the smallest float, at every place of a vector: v has the code of 0
+// if and only if it is 0. With the scale 1, v / scale never rounds to 0.
 TEST_P(L11_Kernels, AdamW8BitKeepsAVAboveZeroAboveZero) {
   const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = second_moment_codebook();
   const Codebooks codebooks(m_codebook, v_codebook);
@@ -167,7 +167,7 @@ TEST_P(L11_Kernels, AdamW8BitKeepsAVAboveZeroAboveZero) {
   EXPECT_GT(gone, 5);
 }
 
-// Dtypes, and states that are not there.
+// Wrong dtypes, and missing states.
 TEST_P(L11_Kernels, AdamW8BitRefusesWhatItCannotDo) {
   const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
   const Codebooks codebooks(m_codebook, v_codebook);
@@ -192,8 +192,8 @@ TEST_P(L11_Kernels, AdamW8BitRefusesWhatItCannotDo) {
       {"m's scales", [](ParamUpdate& u, CBuf&, CBuf&) { u.m_scales.t = DType::F16; }},
       {"v's scales", [](ParamUpdate& u, CBuf&, CBuf&) { u.v_scales.t = DType::F64; }},
       {"a gradient", [](ParamUpdate& u, CBuf&, CBuf&) { u.grad.t = DType::BF16; }},
-      {"must be there", [](ParamUpdate& u, CBuf&, CBuf&) { u.v_scales.p = nullptr; }},
-      {"must be there", [](ParamUpdate& u, CBuf&, CBuf&) { u.m.p = nullptr; }},
+      {"must be given", [](ParamUpdate& u, CBuf&, CBuf&) { u.v_scales.p = nullptr; }},
+      {"must be given", [](ParamUpdate& u, CBuf&, CBuf&) { u.m.p = nullptr; }},
       {"the codebook", [](ParamUpdate&, CBuf& m, CBuf&) { m.t = DType::F32; }},
       {"the codebook", [](ParamUpdate&, CBuf&, CBuf& v) { v.t = DType::F32; }}};
   for (const auto& [says, change] : wrong)

@@ -9,7 +9,7 @@ namespace gradus {
 
 constexpr AdamWArgs kArgs{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f, .weight_decay = float(kDecay)};
 
-// m or v as codes at random and scales, of which each is another.
+// m or v as random codes, with a different scale for each block.
 struct Coded {
   Coded(const Codebook& codebook, int64_t n, uint64_t stream, double scale)
       : codebook(codebook), n(n), codes(n), scales(Buffer::zeros(DType::F32, state_shape(n).blocks())) {
@@ -19,7 +19,7 @@ struct Coded {
     for (int64_t b = 0; b < state_shape(n).blocks(); ++b) s.push_back(scale * (0.5 + rng.uniform()));
     scales = Buffer(DType::F32, s);
   }
-  std::vector<double> values() {  // as fp32 has them
+  std::vector<double> values() {  // computed in fp32
     const std::vector<double> s = scales.values();
     std::vector<double> x;
     for (const uint8_t c : codes.values())
@@ -71,8 +71,8 @@ struct Codebooks {
   SharedVector<char> bytes[2] = {SharedVector<char>(sizeof(Codebook)), SharedVector<char>(sizeof(Codebook))};
 };
 
-// The numbers x were quantized to what is in `state`: each scale is the block's largest magnitude, each code
-// stands for the value nearest to its number.
+// Expects that `state` has the quantized numbers x: each scale is the block's largest magnitude, and the
+// value of each code is the nearest one.
 inline void expect_quantized(Coded& state, const Expected& e) {
   const std::vector<double>& x = e.value;
   const auto error = [&](int64_t i) { return e.error[i] * epsilon_of(DType::F32); };

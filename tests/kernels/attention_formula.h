@@ -1,5 +1,5 @@
-// Attention by its formula in fp64, one weight at a time: each output from that call's own inputs, with the
-// error that sums in fp32 may have.
+// Attention by its formula in fp64, one weight at a time: each output is computed from the inputs of its own
+// call, with the errors that sums in fp32 may have.
 #pragma once
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/philox.h"
@@ -30,15 +30,15 @@ inline int64_t extent(const AttentionShape& s, int64_t heads, const HeadLayout& 
 struct AttentionFormula {
   AttentionShape s;
   DType t;
-  std::vector<double> q, k, v, dy;                      // as rounded to t
-  Expected probs, lse, y, flash_y;                      // of forward
-  std::vector<double> saved_probs, saved_lse, saved_y;  // what backward gets: the same, rounded
+  std::vector<double> q, k, v, dy;                      // rounded to t
+  Expected probs, lse, y, flash_y;                      // outputs of forward
+  std::vector<double> saved_probs, saved_lse, saved_y;  // the same, rounded: inputs of backward
 
   static std::vector<double> as_stored(DType t, std::vector<double> x) {
     std::replace(x.begin(), x.end(), kNotWritten, double(NAN));
     return Buffer(t, x).values();
   }
-  // Random numbers where the layout has heads, and NaN between them: that is not the kernel's to read.
+  // Random numbers in the heads of the layout, and NaN between them, which the kernel must not read.
   std::vector<double> random(int64_t heads, const HeadLayout& l, uint64_t stream) const {
     const std::vector<double> all = Buffer::random(t, extent(s, heads, l), stream).values();
     std::vector<double> x(all.size(), NAN);
@@ -65,11 +65,11 @@ struct AttentionFormula {
     saved_lse = as_stored(stat(t), lse.value);
   }
 
-  // Roundings of sums of D products and of `weights` weights, and of what is done to each. dk and dv sum the
-  // weights of a group's heads.
+  // Roundings of sums of D products and of `weights` weights, and of the operations on each. dk and dv sum
+  // over the weights of a group's heads.
   double roundings(int64_t weights) const { return double(s.D + weights + 16); }
   double roundings() const { return roundings(s.T); }
-  // And those of weights, or of dS, that cuDNN rounds to t before it multiplies: 2^16 roundings of fp32
+  // Further roundings if cuDNN rounds weights, or dS, to t before it multiplies: 2^16 roundings of fp32
   // (bf16) or 2^13 (fp16).
   double roundings_to_t(bool backward) const {
     const bool by_cudnn = on_cuda() && turn.alignment == Alignment::Full && cuda::cudnn_problem().empty() &&
@@ -80,7 +80,7 @@ struct AttentionFormula {
   static int64_t at(const HeadLayout& l, int64_t b, int64_t h, int64_t time) {
     return b * l.batch + h * l.head + time * l.time;
   }
-  // Of key or value j that head h of queries meets.
+  // The offset of key or value j for head h of queries.
   int64_t at_key(int64_t b, int64_t h, int64_t j) const { return at(s.qkv, b, h / (s.H / s.KV), j); }
   struct Dot {
     double sum = 0, size = 0;
@@ -146,7 +146,7 @@ struct AttentionFormula {
       dP[j].sum *= factor[j], dP[j].size *= factor[j];
       if (saves == Saves::Probs) row.sum += P[j] * dP[j].sum, row.size += P[j] * dP[j].size;
     }
-    // Of the heads that share keys, cuDNN rounds the gradients to t before it sums them.
+    // If heads share keys, cuDNN rounds their gradients to t before it sums them.
     const double to_t = saves == Saves::Lse ? roundings_to_t(true) : 0, of_query = roundings() + to_t,
                  of_group = roundings(s.H / s.KV * s.T) + (s.KV < s.H ? 2 : 1) * to_t;
     for (int64_t j = 0; j < s.T; ++j)

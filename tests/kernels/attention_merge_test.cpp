@@ -1,5 +1,5 @@
-// attention_merge_inplace against its formula in fp64; and attention to blocks of keys, merged, against
-// attention to all of them.
+// attention_merge_inplace against its formula in fp64; and merged attention to blocks of keys against
+// attention to all keys.
 #include "tests/kernels/attention_formula.h"
 #include "tests/refusal_testing.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 ON_EVERY_DEVICE(L19_AttentionMerge);
 
-// The sum lies densely, or in one array for each head, or with gaps and time outermost.
+// Three layouts of the sum: dense, one array per head, time outermost with gaps.
 AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, int layout) {
   const int64_t C = H * D, line = D + 3, batch = H * line + 1;
   const HeadLayout y[] = {{T * C, D, C}, {H * (T * D + 2) + 3, T * D + 2, D}, {batch, line, B * batch + 4}};
@@ -46,7 +46,7 @@ struct Merge {
                  both = most + std::log1p(std::exp(std::min(before, here) - most)),
                  keep = std::exp(before - both), take = std::exp(here - both);
     const auto size = [](double x) { return std::isinf(x) ? 0 : std::abs(x); };
-    // The log, of a sum of 1 to 2, is off by some roundings, and the sum with it by one of its size.
+    // The log of a number from 1 to 2 has an error of some roundings; adding it to `most` rounds once more.
     expected_total.add(i, both, 6 + size(both));
     for (int64_t d = 0; d < s.D; ++d) {
       const int64_t to = AttentionFormula::at(s.y, b, h, t) + d;
@@ -61,7 +61,7 @@ struct Merge {
     table().attention_merge_inplace(ctx, s, y.in(), lse.in(), sum.out(Write::Set), total.out(Write::Set));
     EXPECT_TRUE(ctx.kept_to_its_scratch());
   }
-  // On cpu with one thread and with three, which must give the same bits.
+  // On cpu with one thread and with three: the results must be bitwise equal.
   void expect() {
     const char* const op = "attention_merge_inplace";
     std::vector<double> first[2];
@@ -96,7 +96,7 @@ TEST_P(L19_AttentionMerge, SizesOnBothSidesOfEveryBlock) {
           ASSERT_NO_FATAL_FAILURE(Merge(shape_of(B, H, queries, D, layout), T).expect());
 }
 TEST_P(L19_AttentionMerge, OfManyQueries) {
-  if (turn.table != &cpu_backend()) GTEST_SKIP() << "blocks of 8 are enough there";
+  if (turn.table != &cpu_backend()) GTEST_SKIP() << "the smaller sizes suffice for blocks of 8 queries";
   for (const DType T : float_types()) Merge(shape_of(2, 3, 1000, 33, 2), T).expect();
 }
 TEST_P(L19_AttentionMerge, NothingIsNoError) {
@@ -142,7 +142,7 @@ TEST_P(L19_AttentionMerge, KeysOfNoWeightChangeNothing) {
     Merge none(shape_of(2, 3, 5, 33, 2), T,
                [](int64_t, double& before, double& here) { before = here = -INFINITY; });
     none.run();
-    EXPECT_EQ(none.total.values(), none.old_total) << "a query that has met no key";
+    EXPECT_EQ(none.total.values(), none.old_total) << "a query without any key so far";
     EXPECT_EQ(none.sum.values(), none.old_sum);
   }
 }
@@ -163,7 +163,7 @@ TEST_P(L19_AttentionMerge, WhatCannotBeMergedIsRefused) {
                  [&] { merge(s, Write::Set, Write::Set); });
 }
 
-// Attention of the last block of tokens to each block of keys, merged, and attention of the whole.
+// Attention of the last block of tokens to each block of keys, merged, and attention of all tokens.
 struct Blocks {
   DType T;
   AttentionShape whole;
@@ -179,7 +179,8 @@ struct Blocks {
                                 y.out(Write::Set), lse.out(Write::Set));
     return {y, lse};
   }
-  // The queries of the last block meet the blocks of keys in this order. (y, lse), y in the layout {B,T,H,D}.
+  // Merges attention of the last block's queries to the blocks of keys, in this order. Returns (y, lse); y is
+  // in the layout {B,T,H,D}.
   std::pair<std::vector<double>, std::vector<double>> merged(const std::vector<int64_t>& order,
                                                              TestCtx& ctx) const {
     AttentionShape s = whole;

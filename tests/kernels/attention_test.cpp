@@ -1,5 +1,5 @@
-// Attention against kernels.h: every Write of every output beside every other, any layout, sizes on both
-// sides of every block, all of it with the dropped weights of the formula; causality, large scores, refusals.
+// Attention against entries.inc: every combination of the outputs' Writes, any layout, sizes just below and
+// above every block, all with the dropped weights of the formula; causality, large scores, rejected calls.
 #include "tests/kernels/attention_formula.h"
 #include "tests/refusal_testing.h"
 
@@ -9,8 +9,8 @@ namespace {
 ON_EVERY_DEVICE(L03_Attention);
 ON_EVERY_DEVICE(L15_GroupedAttention);
 
-// Three layouts: packed (what lies between belongs to others), one array a head, time outermost with gaps.
-// A head of keys and values for each `group` heads of queries.
+// Three layouts: packed (with other tensors between the heads), one array per head, time outermost with gaps.
+// There is one head of keys and values for each `group` heads of queries.
 AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, float dropout = 0,
                         int layout = 0, int64_t group = 1) {
   const int64_t KV = H / group, C = H * D, row = C + 2 * KV * D, line = D + 1, head = T * line + 2;
@@ -29,7 +29,7 @@ AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, f
           .key = {.seed = 0x8123'4567'89AB'CDEF,
                   .ordinal = 0x80'0003,
                   .first_sample = 0x8'0000'0005,
-                  .first_element = layout == 0 ? 0 : (layout + (int64_t(1) << 34)) * T * T}};  // other heads
+                  .first_element = layout == 0 ? 0 : (layout + (int64_t(1) << 34)) * T * T}};  // later heads
 }
 
 std::string text_of(Saves saves, const AttentionShape& s) {
@@ -108,9 +108,9 @@ void expect_all(const AttentionShape& s, const std::vector<DType>& types = float
   }
 }
 
-// On the CPU queries go by 64 (plain), or by 12 and 96, keys and dimensions by 32 (flash). On a GPU tiles are
-// 32 or 64 rows and 64 or 128 dimensions (flash), 8 rows, 256 others, 16 or 32 dimensions (plain). Four
-// weights share a draw of random words.
+// CPU: blocks of 64 queries (plain), of 12 and 96 queries, 32 keys and 32 dimensions (flash). GPU: tiles of
+// 32 or 64 rows and 64 or 128 dimensions (flash), of 8 rows, 256 others and 16 or 32 dimensions (plain). Four
+// weights share a draw of random bits.
 TEST_P(L03_Attention, SizesOnBothSidesOfEveryBlock) {
   constexpr struct {
     int64_t T, D;
@@ -127,15 +127,15 @@ TEST_P(L03_Attention, SizesOnBothSidesOfEveryBlock) {
   }
 }
 
-// attention_flash takes 384 keys at a time, and in forward as many queries.
+// attention_flash takes 384 keys at a time, and in forward 384 queries.
 TEST(L15_AttentionOnCpu, SizesOnBothSidesOfATileOfKeys) {
   for (const auto& [T, group] : {std::pair(383, 1), {384, 2}, {385, 1}, {385, 2}, {769, 1}})
     for (const Mask mask : {Mask::None, Mask::Causal})
       expect_all(shape_of(1, group, T, 3, mask, mask == Mask::None ? 0.25f : 0, 0, group), {DType::F32});
 }
 
-// What cuDNN does where there is one: in 16 bits, heads of multiples of 8 dimensions, everything set. The
-// layout 2 has lines that do not begin at multiples of 16 bytes.
+// The calls that cuDNN takes if it is present: 16-bit dtypes, multiples of 8 dimensions, all outputs Set.
+// Layout 2 has lines that do not begin at multiples of 16 bytes.
 TEST_P(L15_GroupedAttention, In16BitsWithoutDropout) {
   for (const DType t : {DType::BF16, DType::F16})
     for (const Mask mask : {Mask::Causal, Mask::None})
@@ -154,8 +154,8 @@ TEST_P(L03_Attention, NothingIsNoError) {
     expect_all(s);
 }
 
-// Heads so wide that a GPU's block of attention_plain has room for two rows only, and the CPU's workspace not
-// for every thread.
+// Heads so wide that a GPU's block of attention_plain has room for only two rows, and the CPU's workspace has
+// no room for every thread.
 TEST_P(L03_Attention, PlainHasWideHeads) {
   const AttentionFormula f(shape_of(4, 3, 5, 2050, Mask::Causal, 0.25f), DType::F32);
   expect_forward(f, Saves::Probs, {{2, 1}}, {12});
@@ -171,7 +171,7 @@ TEST_P(L15_GroupedAttention, AnyScaleIsRight) {
     }
 }
 
-// 2 and 8 heads of queries to one of keys and values, with 2 and 1 of the latter.
+// 2 and 8 heads of queries per head of keys and values, of which there are 2 and 1.
 TEST_P(L15_GroupedAttention, EachOutputHasAWriteOfItsOwnAndCanBeLeftOut) {
   for (const auto& [H, group] : {std::pair(4, 2), {8, 8}})
     for (const DType t : float_types()) {
@@ -197,7 +197,7 @@ TEST_P(L15_GroupedAttention, SizesOnBothSidesOfEveryBlock) {
   }
 }
 
-// A GPU's block of attention_plain has room for the sums over a group, and two rows only.
+// A GPU's block of attention_plain has room for the sums over a group and only two rows.
 TEST_P(L15_GroupedAttention, PlainHasWideHeads) {
   const AttentionFormula f(shape_of(2, 4, 5, 2050, Mask::Causal, 0.25f, 0, 2), DType::F32);
   expect_forward(f, Saves::Probs, {{2, 1}}, {12});
@@ -233,7 +233,7 @@ TEST(L03_AttentionOnCpu, AThreadDoesSeveralHeads) {
     expect_all(shape_of(3, 2, 66, 3, mask, 0.25f, mask == Mask::None ? 1 : 2), float_types(), {1, 2, 5});
 }
 
-struct Attended {  // on packed q, k and v in fp32
+struct Attended {  // attention of packed q, k and v in fp32
   std::vector<double> saved, y;
   Attended(Saves saves, const AttentionShape& s, const std::vector<double>& qkv) {
     const int64_t C = s.H * s.D, saved_size = s.B * s.H * s.T * (saves == Saves::Probs ? s.T : 1);
@@ -246,14 +246,14 @@ struct Attended {  // on packed q, k and v in fp32
   }
 };
 
-TEST_P(L03_Attention, LargeScoresDoNotOverflow) {  // e^1000 would; the largest score is subtracted before
+TEST_P(L03_Attention, LargeScoresDoNotOverflow) {  // without the largest score, e^1000 overflows
   const std::vector<double> x = Buffer::random(DType::F32, 7 * 12, 1, 64).values();
   for (const Saves saves : kBothKinds)
     for (const double y : Attended(saves, shape_of(1, 1, 7, 4, Mask::Causal), x).y)
       ASSERT_TRUE(std::isfinite(y)) << y;
 }
 
-// A first tile of keys, or two, whose scores overflow to -infinity: their weights are 0, and the others
+// The scores of the first tile of keys, or two, overflow to -infinity: these weights are 0, and the others
 // count.
 TEST_P(L03_Attention, ScoresOfMinusInfinityAreWeightsOfZero) {
   constexpr int64_t kT = 500, kLost = 450;
@@ -276,8 +276,8 @@ TEST_P(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {
       for (int64_t i = (t + 1) * 24; i < 70 * 24; ++i) changed[i] += 1;  // everything after t
       const Attended after(saves, s, changed);
       for (int64_t i = 0; i < (t + 1) * 8; ++i)
-        ASSERT_EQ(after.y[i], before.y[i])
-            << name << ": the output at time " << i / 8 << " depends on a later one; keys 0..t only";
+        ASSERT_EQ(after.y[i], before.y[i]) << name << ": the output at time " << i / 8
+                                           << " depends on a later key; query t sees keys 0 to t";
       for (int64_t j = t + 1; j < 70 && saves == Saves::Probs; ++j)
         ASSERT_EQ(before.saved[t * 70 + j], 0) << "query " << t << ", key " << j;
     }
@@ -287,7 +287,7 @@ TEST_P(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {
 TEST_P(L03_Attention, WhatCannotBeDoneIsRefusedWithAHint) {
   if (&table() == &cpu_backend()) GTEST_SKIP() << "the cpu has no such limits";
   const auto attend = [](Saves saves, const AttentionShape& s) {
-    Buffer any = Buffer::zeros(DType::F32, 1);  // nothing gets as far as to read it
+    Buffer any = Buffer::zeros(DType::F32, 1);  // no kernel reads it
     const Out out = any.out(Write::Set);
     TestCtx ctx;
     forward(saves, ctx, s, any.in(), any.in(), any.in(), out, out);

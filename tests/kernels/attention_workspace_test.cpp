@@ -6,7 +6,7 @@
 namespace gradus {
 namespace {
 
-// Two heads of queries share each of keys and values. All are packed.
+// Two heads of queries share a head of keys and values. All heads are packed.
 AttentionShape shape_of(int64_t B, int64_t T, int64_t D) {
   return {.B = B,
           .H = 2,

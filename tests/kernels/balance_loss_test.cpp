@@ -1,4 +1,4 @@
-// The balance loss of a mixture of experts against its formula in fp64, and its values where they are known.
+// The balance loss of a mixture of experts against its formula in fp64, and in cases with known values.
 #include "tests/kernels/experts_testing.h"
 
 namespace gradus {
@@ -8,7 +8,7 @@ ON_EVERY_DEVICE(L21_BalanceLoss);
 
 constexpr float kAlpha = 0.37f;
 
-// f and P as the formula has them, for each sequence.
+// f and P by the formula, for each sequence.
 struct Balanced {
   ExpertShape s;
   DType T;
@@ -17,7 +17,7 @@ struct Balanced {
   double count;  // 0: none is given
   Buffer counts = Buffer(stat(T), {count}), dloss = Buffer(stat(T), {-1.7});
   std::vector<double> f = std::vector<double>(s.B * s.E), p = std::vector<double>(s.tokens() * s.E),
-                      off = p;  // by how many roundings p may be off, and -86.9 below the largest logit all
+                      off = p;  // allowed error of p in roundings; p may be 0 below e^-86.9
 
   Balanced(const ExpertShape& s, const Buffer& logits, double count)
       : s(s), T(logits.type()), experts(some_experts(s, 1)), logits(logits), count(count) {
@@ -40,7 +40,7 @@ struct Balanced {
 
   void expect_forward() const {
     Expected loss{"loss", {stat(T)}, {0}, {0}};
-    const double sum_over_tokens = T == DType::F64 ? double(s.tokens()) : 1;  // of fp32 it is taken in fp64
+    const double sum_over_tokens = T == DType::F64 ? double(s.tokens()) : 1;  // fp32 is summed in fp64
     long double sum = 0;
     for (int64_t i = 0; i < s.tokens() * s.E; ++i) {
       const double share = f[i / s.E / s.T * s.E + i % s.E];
@@ -82,7 +82,7 @@ struct Balanced {
   }
 };
 
-// With a count, in fp32 also without one.
+// With a count; in fp32 also without a count.
 std::vector<Balanced> some() {
   std::vector<Balanced> some;
   for (const DType T : float_types())
@@ -128,7 +128,7 @@ TEST_P(L21_BalanceLoss, IsAlphaIfUniformAndAlphaEByChosenIfCollapsed) {
     }
 }
 
-// Micro-batches and ranks have some of the sequences each.
+// Each micro-batch or rank has some of the sequences.
 TEST_P(L21_BalanceLoss, PartsWithTheWholesCountAddUp) {
   const ExpertShape s{5, 9, 4, 2, 3};
   const std::vector<double> logits = Buffer::random(DType::F32, s.tokens() * s.E, 1).values();

@@ -1,4 +1,4 @@
-// A mixture of experts: what comes back from the experts, and its gradients, against formulas in fp64.
+// A mixture of experts: the combined outputs of the experts, and their gradients, against formulas in fp64.
 #include "tests/kernels/experts_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -51,7 +51,7 @@ struct Combination {
     const TestedCall call{"combine_experts_bwd of " + text(s),
                           {drows, dweights},
                           [&](const Ctx& ctx, const std::vector<Out>& out) {
-                            // What an output does not need is absent when the other is not wanted.
+                            // If only one output is wanted, the inputs of the other one are absent.
                             const bool of_rows = out[0].wanted(), of_weights = out[1].wanted();
                             table().combine_experts_bwd(
                                 ctx, s, cols, of_weights ? rows.in() : CBuf{nullptr, T}, in(places.slots),
@@ -63,8 +63,8 @@ struct Combination {
   }
 };
 
-// All shapes with few columns; columns on both sides of a warp (32), a GPU's block (256) and what a CPU
-// takes at a time (1024).
+// All shapes with few columns; columns just below and above a warp (32), a GPU's block (256) and a CPU's
+// chunk (1024).
 std::vector<Combination> combinations() {
   std::vector<Combination> all;
   for (const DType T : float_types()) {
@@ -85,7 +85,7 @@ TEST_P(L21_CombineExperts, Backward) {
   for (const Combination& c : combinations()) ASSERT_NO_FATAL_FAILURE(c.expect_backward());
 }
 
-// What lies in a place without a token reaches nothing, whatever it is.
+// The content of a place without a token must not reach any output.
 TEST_P(L21_CombineExperts, EmptyPlacesAreNotRead) {
   const ExpertShape s{1, 3, 2, 1, 3};
   const Places places = places_of(s, {0, 0, 1});
@@ -103,7 +103,7 @@ TEST_P(L21_CombineExperts, EmptyPlacesAreNotRead) {
 }
 
 TEST_P(L21_CombineExperts, SlotsAndTokensThatDoNotMatchAreNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   const ExpertShape s{1, 2, 2, 1, 2};  // 4 places
   const Buffer x = Buffer::random(DType::F32, 4, 1);
   Buffer y = x, z = x;

@@ -1,5 +1,5 @@
-// What the compiler must get right, and one did not: g++ 12 for AVX-512 writes 64 bytes of constants that
-// begin with equal numbers as copies of the first one. The Makefile has the options that help.
+// Code that one compiler gets wrong: g++ 12 for AVX-512 writes 64 bytes of constants that begin with equal
+// numbers as copies of the first one. Options in the Makefile prevent this.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,7 +7,7 @@
 namespace gradus {
 namespace {
 
-// Constants that are written as a whole, against the same ones, which stand in memory.
+// Compares constants that are written as a whole with the same constants in memory.
 #define EXPECT_CONSTANTS(T, ...)                                                                  \
   {                                                                                               \
     const auto write = [](T * to) __attribute__((noinline)) {                                     \

@@ -1,6 +1,6 @@
-// What each kernel costs, as plain numbers worked out by hand from the formulas of kernels/kernels.h: an
-// operation for each +, -, *, /, exp, log, tanh, erf, square root, comparison, and each pass over a row
-// computes anew what it needs; bytes for each large input once and each large output once.
+// The cost of each kernel, as numbers computed by hand from the formulas of kernels/entries.inc. An operation
+// is a +, -, *, /, exp, log, tanh, erf, square root or comparison; each pass over a row recomputes the values
+// that it needs. Bytes: each large input once and each large output once.
 #include "tests/kernels/cost_testing.h"
 
 namespace gradus {
@@ -28,11 +28,11 @@ TEST(L02_Cost, OfElementwiseKernels) {
   expect_cost("gelu_erf_bwd", cost::gelu_erf_bwd(15, F32), E, 165, 180);
   expect_cost("tanh_fwd", cost::tanh_fwd(15, F64), E, 15, 240);
   expect_cost("tanh_bwd", cost::tanh_bwd(15, F32), E, 45, 180);
-  // compare, multiply; the random words are not counted
+  // compare, multiply; the random bits are not counted
   expect_cost("dropout", cost::dropout({3, 5}, F32), E, 30, 120);
   expect_cost("bias_fwd", cost::bias_fwd({3, 5}, BF16), E, 15, 60);
-  // 24 heads, q and k of each with 4 elements that turn by two products and a sum: 24 * 2 * 4 * 3. 24 * 3 * 6
-  // elements are read and written. Scratch: 4 positions, cosine and sine of 2 angles.
+  // 24 heads: in q and k of each, 4 elements are rotated by two products and a sum, 24 * 2 * 4 * 3. All
+  // 24 * 3 * 6 elements are read and written. Scratch: 4 positions, cosine and sine of 2 angles.
   const RotaryShape s{.B = 2, .T = 4, .H = 3, .KV = 3, .D = 6, .dims = 4};
   expect_cost("rotary", cost::rotary(s, F32), E, 576, 3456, 64);
   expect_cost("rotary bf16", cost::rotary(s, BF16), E, 576, 1728, 64);
@@ -49,7 +49,7 @@ TEST(L02_Cost, OfKernelsOverRows) {
   expect_cost("bias_bwd of no rows", cost::bias_bwd({0, 5}, F32), N, 0, 0, 40);
   // mean: 1; variance: 3; x - mean, rstd, gamma, beta: 4
   expect_cost("layernorm_fwd", cost::layernorm_fwd({3, 5}, F32), N, 120, 120);
-  // sums of g and g xhat: 6; dx: 7; dgamma: 4; dbeta: 1. Two sums a partition.
+  // sums of g and g xhat: 6; dx: 7; dgamma: 4; dbeta: 1. Two sums per partition.
   expect_cost("layernorm_bwd", cost::layernorm_bwd({3, 5}, F32), N, 270, 180, 140);
   expect_cost("layernorm_bwd bf16", cost::layernorm_bwd({40, 5}, BF16), N, 3600, 1200, 1300);
   expect_cost("layernorm_bwd fp64", cost::layernorm_bwd({3, 5}, F64), N, 270, 360, 280);
@@ -65,7 +65,7 @@ TEST(L02_Cost, OfKernelsOverRows) {
   expect_cost("embedding_bwd", cost::embedding_bwd({3, 5}, BF16), OpClass::Other, 15, 60, 24);
 }
 
-// The same 3 rows of 5; what one kernel does is counted as in the two that it replaces.
+// The same 3 rows of 5; the operations are those of the two kernels that the fused kernel replaces.
 TEST(L16_Cost, OfFusedKernels) {
   constexpr OpClass E = OpClass::Elementwise, N = OpClass::Normalization;
   // multiply; the ratio is one division for all elements, and its two numbers are not counted
@@ -91,21 +91,21 @@ TEST(L16_Cost, OfFusedKernels) {
   expect_cost("add_layernorm_bwd fp64", cost::add_layernorm_bwd({3, 5}, F64), N, 285, 480, 280);
 }
 
-// 3 rows of 5 logits, of which one of each row is read.
+// 3 rows of 5 logits; one logit of each row is read.
 TEST(L19_Cost, OfAVocabularyInParts) {
-  // minus, exp. Of each row: a logit, a target, two log-sum-exps, and two sums.
+  // minus, exp. Per row: a logit, a target, two log-sum-exps, and two sums.
   expect_cost("sums", cost::cross_entropy_sums({3, 5}, F32), OpClass::Other, 6, 3 * (4 + 4 + 16));
   expect_cost("sums bf16", cost::cross_entropy_sums({3, 5}, BF16), OpClass::Other, 6, 3 * (2 + 4 + 16));
   expect_cost("sums fp64", cost::cross_entropy_sums({3, 5}, F64), OpClass::Other, 6, 3 * (8 + 4 + 32));
-  // log, plus; minus, plus. Of each row: a target, the maximum, two sums, and lse. Scratch: one loss a row.
+  // log, plus; minus, plus. Per row: a target, the maximum, two sums, and lse. Scratch: one loss per row.
   expect_cost("of_sums", cost::cross_entropy_of_sums(3, F32), OpClass::Other, 12, 3 * (4 + 16), 12);
   expect_cost("of_sums fp64", cost::cross_entropy_of_sums(3, F64), OpClass::Other, 12, 3 * (4 + 32), 24);
   // compare, minus; ids in and out are int32
   expect_cost("local_ids", cost::local_ids(15), OpClass::Elementwise, 30, 15 * (4 + 4));
 }
 
-// 120 elements of 24 queries: two products and a sum each. y is read, the sum is read and written; of each
-// query lse is read, and the total is read and written.
+// 120 elements of 24 queries: two products and a sum each. y is read, the sum is read and written; per query,
+// lse is read, and the total is read and written.
 TEST(L19_Cost, OfMergedAttention) {
   constexpr OpClass N = OpClass::Normalization;
   const AttentionShape s{2, 3, 1, 4, 5, {}, {}, 1};
@@ -144,7 +144,7 @@ TEST(L03_Cost, OfAttention) {
   expect_cost("flash_bwd fp64", cost::attention_flash_bwd(s, F64), C, 96 * 40, 8 * (960 + 24), 192);
 }
 
-// The same queries, of 3 heads that share one of keys and values: k and v have 40 elements each.
+// The same queries; 3 heads share one head of keys and values, so k and v have 40 elements each.
 TEST(L15_Cost, OfGroupedAttention) {
   constexpr OpClass C = OpClass::Contraction;
   const AttentionShape s{2, 3, 1, 4, 5, {}, {}, 1};
@@ -156,8 +156,8 @@ TEST(L15_Cost, OfGroupedAttention) {
   EXPECT_EQ(cost::attention_k(s), 40);
 }
 
-// The operations are those of the algorithms without clipping and decay. Bytes an element: the gradient once,
-// weights and states twice; a weight that has a master copy is only written.
+// The operations are those of the algorithms without clipping and decay. Bytes per element: the gradient
+// once, weights and states twice; a weight that has a master copy is only written.
 TEST(L02_Cost, OfOptimizers) {
   constexpr OpClass E = OpClass::Elementwise;
   char any = 0;
@@ -178,7 +178,7 @@ TEST(L02_Cost, OfOptimizers) {
   // square and add; scratch: 256 partial sums in fp64
   expect_cost("sum_squares", cost::sum_squares(1000, F32), E, 2000, 4000, 2048);
   expect_cost("sum_squares fp16", cost::sum_squares(3, F16), E, 6, 6, 2048);
-  // of fp64 sums, one addition each
+  // one addition per fp64 sum
   expect_cost("clip_factor", cost::clip_factor(7), E, 7, 56);
 }
 
@@ -197,8 +197,8 @@ TEST(L06_Cost, OfAdafactor) {
                        .decay = true,
                        .rows = rows};
   };
-  // 3 gradients, weights read and written, two states of 3 + 5 numbers; scratch: 3 partial sums, 2 more of
-  // the columns, 2 of the rows, 2
+  // the gradient 3 times, weights read and written, two states of 3 + 5 numbers; scratch: 3 partial sums and
+  // 2 more numbers per column, 2 per row, and 2
   const ParamUpdate small = item(3, 5, F32, F32, false), tall = item(40, 5, BF16, F32, true),
                     wide = item(2, 7, F64, F64, false);
   expect_cost("given", cost::adafactor({1, &small}, StepSize::Given), E, 150, 15 * 20 + 8 * 8, 4 * (25 + 8));
@@ -207,7 +207,7 @@ TEST(L06_Cost, OfAdafactor) {
               200 * (12 + 8 + 2 + 4) + 8 * 45, 4 * (34 * 5 + 82));
   expect_cost("fp64", cost::adafactor({1, &wide}, StepSize::Given), E, 140, 14 * 40 + 16 * 9,
               8 * (4 * 7 + 6));
-  // one row: 1 partial sum and 2 more of the columns, 2 of the row, 2; of nothing these 2 are left
+  // one row: 1 partial sum and 2 more numbers per column, 2 for the row, and 2; no rows: only the last 2
   const ParamUpdate row = item(1, 7, F32, F32, false), none = item(0, 7, F32, F32, false);
   expect_cost("one row", cost::adafactor({1, &row}, StepSize::Given), E, 70, 7 * 20 + 8 * 8, 4 * (3 * 7 + 4));
   expect_cost("no rows", cost::adafactor({1, &none}, StepSize::Relative), E, 0, 0, 4 * 2);
@@ -216,7 +216,7 @@ TEST(L06_Cost, OfAdafactor) {
               2 * (15 * 20 + 64) + 200 * 22 + 360, 4 * (34 * 5 + 82));
 }
 
-// m 3, d 3 and its square 2; d again 3, divided 1. The gradient and m are read twice.
+// m 3, d 3 and its square 2; d a second time 3, divided 1. The gradient and m are read twice.
 TEST(L06_Cost, OfMuonsDirection) {
   expect_cost("fp32 to bf16", cost::muon_direction(15, F32, F32, BF16), OpClass::Elementwise, 180,
               15 * (8 + 12 + 2), 2048);
@@ -241,7 +241,7 @@ TEST(L11_Cost, OfAdamWIn8Bits) {
   expect_cost("none", cost::adamw_8bit({0, nullptr}), E, 0, 0);
 }
 
-// What the formulas are made of.
+// The functions that the formulas share.
 TEST(L02_Cost, OfParts) {
   for (const auto& [rows, partitions] :
        {std::pair(-1, 1), {0, 1}, {1, 1}, {31, 31}, {32, 32}, {33, 32}, {1000, 32}})
@@ -265,7 +265,7 @@ TEST(L02_Cost, OfParts) {
   EXPECT_EQ(cost::quantized_bytes({9, 4, 8, Range::ZeroPoint}), 9 + 3 * 8);
 }
 
-// 7 numbers in blocks of 4: two scales; in 8 bits 7 bytes of codes, in 4 bits 4. Limits: three numbers a
+// 7 numbers in blocks of 4: two scales; in 8 bits 7 bytes of codes, in 4 bits 4. Limits: three numbers per
 // block.
 TEST(L10_Cost, OfQuantization) {
   constexpr OpClass E = OpClass::Elementwise;
@@ -278,7 +278,7 @@ TEST(L10_Cost, OfQuantization) {
   expect_cost("dequantize fp64", cost::dequantize({7, 4, 4}, F64), E, 14, 56 + 4 + 8);
   expect_cost("dequantize, zero point", cost::dequantize({7, 4, 4, Range::ZeroPoint}, BF16), E, 14,
               14 + 4 + 16);
-  // A block of 65,536 is one piece, twice as many are two, from 2^24 on it is 256.
+  // A block of 65,536 elements is one piece, one of twice that size is two; from 2^24 on there are 256.
   EXPECT_EQ(cost::quantize({1 << 17, (1 << 17) - 1}, F32).scratch, 2 * 1 * 12);
   EXPECT_EQ(cost::quantize({1 << 17, 1 << 17}, F32).scratch, 2 * 12);
   EXPECT_EQ(cost::quantize({1 << 28, 1 << 28}, F32).scratch, 256 * 12);

@@ -1,4 +1,4 @@
-// A cost against plain numbers.
+// Compares a cost with plain numbers.
 #pragma once
 #include <gtest/gtest.h>
 

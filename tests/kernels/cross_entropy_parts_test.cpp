@@ -1,5 +1,5 @@
-// Cross-entropy over logits whose columns are shared out among ranks: each kernel against its formula in
-// fp64, and the parts together against cross-entropy of the whole.
+// Cross-entropy of logits whose columns are sharded across ranks: each kernel against its formula in fp64,
+// and all parts together against cross-entropy of the whole.
 #include "tests/kernels/vocabulary_parts_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -68,7 +68,7 @@ TEST_P(L19_CrossEntropySums, OfTheWholeAreOneAndTheLogit) {
 }
 
 TEST_P(L19_CrossEntropySums, ATargetOutOfRangeIsNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   const Buffer x = Buffer::random(DType::F32, 6, 1);
   Buffer sums = Buffer::zeros(DType::F32, 4);
   TestCtx ctx;
@@ -129,7 +129,7 @@ std::vector<DType> stat_types() {
 TEST_P(L19_CrossEntropyOfSums, EachOutputHasAWriteOfItsOwnAndCanBeLeftOut) {
   for (const DType t : stat_types())
     for (const int64_t rows : {0, 1, 7, 31, 32, 33, 255, 256, 257, 1025})
-      for (const int64_t one_in : {1, 3, 2000}) {  // so many targets is one that counts
+      for (const int64_t one_in : {1, 3, 2000}) {  // one of this many targets counts
         Ids ids(rows, -1);
         for (int64_t r = one_in - 1; r < rows; r += one_in) ids[r] = int32_t(r * 5);
         const OfSums of(t, rows, ids, 12.5);
@@ -154,7 +154,7 @@ TEST_P(L19_CrossEntropyOfSums, OfNoTargetThatCountsTheMeanIsNotANumber) {
   EXPECT_EQ(loss.values()[0], 0);
 }
 
-// Cross-entropy of logits whose columns are cut into parts, and its gradient.
+// Cross-entropy of logits whose columns are divided into parts, and its gradient.
 struct Result {
   std::vector<double> loss, lse, gradient;
 };
@@ -257,7 +257,7 @@ TEST_P(L19_CrossEntropyOfParts, PartsOfAnyWidthsAreTheWholeWithinRounding) {
       const Result whole = p.whole();
       const double eps = epsilon_of(stat(T)), by = p.dloss.values()[0] / p.count.values()[0];
       const auto of_lse = [&](int64_t r) { return eps * (double(s.cols) + 64 + 8 * std::abs(whole.lse[r])); };
-      double of_loss = 0;  // of rows that are finite, and of their logits of up to 20
+      double of_loss = 0;  // for the finite rows, with logits of up to 20
       for (int64_t r = 0; r < s.rows; ++r)
         if (r != 2) of_loss += (of_lse(r) + eps * 16 * (20 + std::abs(whole.lse[r]))) / p.count.values()[0];
       const std::vector<int64_t> cuts[] = {{1, s.cols - 1},

@@ -1,11 +1,11 @@
-// That cuDNN computes where it should: every other test could pass with our own kernels alone.
+// Tests that cuDNN is used where it should be: every other test would also pass with only our own kernels.
 #include "tests/kernels/cudnn_shapes.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace gradus {
 namespace {
 
-// The second shape does not fit the workspace.
+// The second shape is too large for the workspace.
 ON_EVERY_DEVICE(L15_CudnnOnGpu);
 TEST_P(L15_CudnnOnGpu, Computes) {
   if (!on_cuda() || turn.alignment == Alignment::None)

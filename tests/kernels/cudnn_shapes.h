@@ -1,4 +1,4 @@
-// Attention as the transformer calls it, for the tests of cuDNN's.
+// Attention as the transformer calls it, for the tests of cuDNN's attention.
 #pragma once
 #include "kernels/cuda/attention_cudnn.h"
 

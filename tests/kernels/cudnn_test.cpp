@@ -1,6 +1,6 @@
-// Attention by cuDNN (kernels/cuda/attention_cudnn.h), which is built with CUDNN_FRONTEND= alone: that its
-// front end knows each graph, which needs no GPU. attention_test.cpp compares what it computes with the
-// formula.
+// Attention by cuDNN (kernels/cuda/attention_cudnn.h), which is built only with CUDNN_FRONTEND=. These tests
+// check that cuDNN's front end accepts each graph, which needs no GPU. attention_test.cpp compares the
+// results with the formula.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cudnn_shapes.h"
@@ -8,7 +8,7 @@
 namespace gradus {
 namespace {
 
-// Why nothing can be tested here; "" if it can.
+// The reason why nothing can be tested here; "" if there is none.
 std::string problem() {
   const std::string said =
       cuda::cudnn_graph_problem(packed(1, 1, 1, 64, 64, Mask::None), DType::BF16, true, 90);
@@ -17,7 +17,7 @@ std::string problem() {
   return cuda::cudnn_problem();
 }
 
-// A library before 9.18 knows no deterministic backward for sm 100.
+// Libraries before 9.18 have no deterministic backward for sm 100.
 bool older_than_9_18() {
   return cuda::cudnn_graph_problem(packed(1, 1, 1, 64, 64, Mask::None), DType::BF16, true, 100)
              .find("below 9.18") != std::string::npos;

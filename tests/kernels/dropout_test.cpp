@@ -1,5 +1,5 @@
-// Dropout and its random words: which elements are kept is a function of seed, step, ordinal, sample and
-// element, and of nothing else.
+// Dropout and its random bits: which elements are kept depends on seed, step, ordinal, sample and element,
+// and on nothing else.
 #include "kernels/philox.h"
 #include "tests/kernels/kernel_contract.h"
 
@@ -15,7 +15,7 @@ TEST(L02_KernelsOnCpu, PhiloxKnownAnswers) {  // Random123's kat_vectors for phi
             (Philox4{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// Where block, ordinal, sample and step lie in the counter: as far apart as the largest of each needs.
+// The places of block, ordinal, sample and step in the counter: each has room for its largest value.
 TEST(L02_KernelsOnCpu, DropoutWordsShareTheCounterWithoutCollision) {
   EXPECT_EQ(dropout_words(9, 5, 3, 4, 2), philox(9, 0x0000'0300'0000'0002, 0x0000'0050'0000'0004));
   EXPECT_EQ(dropout_words(9, 0, 0xFFFFFF, 0, 0xFF'FFFF'FFFF), philox(9, ~0ull, 0));
@@ -41,7 +41,7 @@ void dropout(TestCtx& ctx, RowShape s, const Buffer& x, Out y, float p, const Dr
   table().dropout(ctx, s, x.in(), y, p, {d.seed, d.ordinal, d.first_sample, nullptr, d.first_element});
 }
 
-// The kept are raised by 1/(1-p) in fp32, whatever T is: 1/0.9 has no 16-bit neighbour that would do.
+// Kept elements are multiplied by 1/(1-p) in fp32 for every T, because 16 bits are too few for 1/0.9.
 TEST_P(L03_Dropout, Dropout) {
   const Draw d{.first_sample = 0x8'0000'0007};
   const float just_kept = uniform01(dropout_words(d.seed, d.step, d.ordinal, d.first_sample, 0)[0]);
@@ -67,8 +67,8 @@ TEST_P(L03_Dropout, Dropout) {
       }
 }
 
-// A part of the elements of each sample drops what the whole drops there, wherever in a draw of four it
-// begins.
+// In a part of each sample, dropout drops the same elements as in the whole sample, wherever in a draw of
+// four the part begins.
 TEST_P(L03_Dropout, OfAPartOfTheElements) {
   const int64_t cols = 2003;
   const Buffer x = Buffer::random(DType::F32, 2 * cols, 1);

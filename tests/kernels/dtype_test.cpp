@@ -1,5 +1,5 @@
-// The number formats, against bit patterns worked out by hand from the definitions of IEEE 754 and bf16. They
-// are 1 (a sign), 5 or 8 (exponent), 10 or 7 (mantissa) bits.
+// The number formats, against bit patterns computed by hand from the definitions of IEEE 754 and bf16. They
+// have a sign bit, 5 or 8 bits of exponent, and 10 or 7 bits of mantissa.
 #include "tests/kernels/kernel_testing.h"
 
 namespace gradus {
@@ -26,7 +26,7 @@ constexpr Conversion kToBf16[] = {
     {0x00800000, 0x0080}, {0x007F8000, 0x0080},  // the smallest normal; a subnormal that rounds up to it
     {0x00010000, 0x0001}, {0x00008000, 0x0000},  // the smallest; half of it is a tie with zero
     {0x00008001, 0x0001}, {0x00018000, 0x0002}, {0x80000001, 0x8000},
-    {0x7FC00000, 0x7FC0}, {0xFFC00000, 0xFFC0},  // NaN stays NaN, also where the bits that say so are cut off
+    {0x7FC00000, 0x7FC0}, {0xFFC00000, 0xFFC0},  // NaN stays NaN, even if only the bits cut off are set
     {0x7F800001, 0x7FC0}, {0xFF800001, 0xFFC0}, {0x7FFFFFFF, 0x7FFF},
 };
 
@@ -47,11 +47,11 @@ constexpr Conversion kToFp16[] = {
     {0x33000000, 0x0000}, {0x33000001, 0x0001},  // 2^-25: a tie with zero, and what is above it
     {0x33C00000, 0x0002}, {0x34200000, 0x0002},  // 1.5 and 2.5 times 2^-24: ties to even
     {0x32FFFFFF, 0x0000}, {0x00000001, 0x0000}, {0x80000001, 0x8000},
-    {0x7FC00000, 0x7E00}, {0xFFC00000, 0xFE00},  // NaN stays NaN, also where the bits that say so are cut off
+    {0x7FC00000, 0x7E00}, {0xFFC00000, 0xFE00},  // NaN stays NaN, even if only the bits cut off are set
     {0x7F800001, 0x7E00}, {0xFF800001, 0xFE00}, {0x7FFFFFFF, 0x7FFF},
 };
 
-// The other way every number is exact.
+// In the other direction every number is exact.
 constexpr Conversion kFromBf16[] = {{0x00000000, 0x0000}, {0x80000000, 0x8000}, {0x3F800000, 0x3F80},
                                     {0x00010000, 0x0001}, {0x007F0000, 0x007F}, {0x7F7F0000, 0x7F7F},
                                     {0xFF800000, 0xFF80}, {0x7FC00000, 0x7FC0}};
@@ -64,7 +64,7 @@ constexpr Conversion kFromFp16[] = {{0x00000000, 0x0000}, {0x80000000, 0x8000}, 
 template <class Half>
 constexpr DType kHalf = std::is_same_v<Half, bf16> ? DType::BF16 : DType::F16;
 
-// By the kernel, which converts vectors of numbers at once, and by the conversion alone.
+// By the kernel, which converts several numbers at once, and by the conversion of one number.
 template <class Half, size_t N>
 void expect_narrowed(const Conversion (&numbers)[N]) {
   SharedVector<uint32_t> from(N);
@@ -101,7 +101,8 @@ TEST_P(L02_Dtypes, Bf16AndFp16AreExactInFp32) {
   expect_widened<fp16>(kFromFp16);
 }
 
-// By way of fp32, by the kernel and by the conversion alone: the same bits, but for NaNs, which stay NaNs.
+// To fp32 and back, by the kernel and by the conversion of one number: bitwise equal, except that NaNs only
+// have to stay NaNs.
 template <class Half>
 void expect_each_comes_back(uint16_t infinity) {
   SharedVector<uint16_t> from(65536), to(65536);

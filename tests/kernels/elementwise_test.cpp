@@ -37,9 +37,9 @@ TEST_P(L02_Elementwise, Tanh) {
   TestCtx ctx;
   table().tanh_bwd(ctx, 1, y.in(), dy.in(), out.out(Write::Set));
   const double dx = out.values()[0];
-  EXPECT_NEAR(dx, 1.5, 1e-6) << "where y is 0.5 and dy 2"
+  EXPECT_NEAR(dx, 1.5, 1e-6) << "dx for y = 0.5 and dy = 2"
                              << usual_mistake(
-                                    {{dx == 2.5, "the slope of tanh is at most 1, and this one is larger"},
+                                    {{dx == 2.5, "your slope is above 1, but that of tanh is at most 1"},
                                      {dx == 0.75, "this is the slope; the chain rule's dy is missing"},
                                      {dx == 0.5, "this is the slope of the sigmoid"}});
 }
@@ -65,7 +65,7 @@ TEST_P(L02_Elementwise, CastBetweenAllPairs) {
       expect_contract(cast, all_ways(cast.outputs));
     }
 }
-// Parts of rows, out of rows that are longer and into such: what lies between them stays.
+// Parts of rows, from longer rows into longer rows: the elements between the parts do not change.
 TEST_P(L02_Elementwise, CastOfColumnsBetweenAllPairs) {
   for (const DType from : float_types())
     for (const RowShape s : row_shapes())
@@ -83,7 +83,7 @@ TEST_P(L02_Elementwise, CastOfColumnsBetweenAllPairs) {
                               }};
         expect_contract(cast, all_ways(cast.outputs));
       }
-  TestCtx ctx;  // columns of none are none
+  TestCtx ctx;  // without columns, nothing is written
   const Buffer x = Buffer::random(DType::F32, 6, 1);
   Buffer y = Buffer::random(DType::F32, 6, 2);
   const std::vector<double> before = y.values();
@@ -103,13 +103,14 @@ TEST_P(L02_Elementwise, NanAndInfinityPass) {
   table().gelu_erf_fwd(ctx, 3, x.in(), y.out(Write::Set));
   EXPECT_TRUE(std::isnan(y.values()[0]) && y.values()[1] == INFINITY);
   table().scale(ctx, 3, x.in(), y.out(Write::Set), 0);
-  for (const double v : y.values()) EXPECT_TRUE(std::isnan(v)) << "0 times no number is none";
+  for (const double v : y.values()) EXPECT_TRUE(std::isnan(v)) << "0 times NaN or infinity is NaN";
   table().add(ctx, 3, x.in(), x.in(), y.out(Write::Set));
   EXPECT_TRUE(std::isnan(y.values()[0]) && y.values()[1] == INFINITY && y.values()[2] == -INFINITY);
   table().multiply(ctx, 3, x.in(), x.in(), y.out(Write::Set));
   EXPECT_TRUE(std::isnan(y.values()[0]) && y.values()[1] == INFINITY && y.values()[2] == INFINITY);
   table().dropout(ctx, {1, 3}, x.in(), y.out(Write::Set), 1, {});
-  EXPECT_EQ(y.values(), std::vector<double>(3, 0)) << "what is dropped is 0, whatever it was";
+  EXPECT_EQ(y.values(), std::vector<double>(3, 0))
+      << "a dropped element is 0, even if it was NaN or infinity";
 }
 
 }  // namespace

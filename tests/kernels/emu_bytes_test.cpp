@@ -1,4 +1,4 @@
-// The bytes that emu counts: every load() and store() of every kernel, whoever runs it.
+// The bytes that emu counts: every load() and store() of every kernel.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -44,7 +44,7 @@ TEST(L15_EmuBytes, OfASumAreTwoNumbersLoadedAndOneStored) {
   EXPECT_EQ(emu::traffic(), emu::Traffic()) << "nothing has run since";
 }
 
-// Write::Add reads what is there.
+// Write::Add reads the old output.
 TEST(L15_EmuBytes, OfAnAddedOutputAreLoadedToo) {
   const Context context("emu");
   const Tensor a = zeros(300, DType::F32), b = zeros(300, DType::F32);
@@ -54,7 +54,7 @@ TEST(L15_EmuBytes, OfAnAddedOutputAreLoadedToo) {
   EXPECT_EQ(count([&] { call(y.add()); }), (Counted{3600, 1200}));
 }
 
-// fill loads nothing; a cast loads and stores numbers of different sizes. Until the next reset all add up.
+// fill loads nothing; a cast loads and stores numbers of different sizes. Counts add up until the next reset.
 TEST(L15_EmuBytes, OfDifferentKernelsAreThoseOfTheirFormulasAndAddUp) {
   const Context context("emu");
   const int64_t n = 1025;
@@ -75,7 +75,7 @@ TEST(L15_EmuBytes, OfDifferentKernelsAreThoseOfTheirFormulasAndAddUp) {
   EXPECT_EQ(count([&] { fill(), cast(wide.add()), nothing(), cast(wide.set()); }), (Counted{8 * n, 10 * n}));
 }
 
-// Of a launch that threw nothing is left over for the next one.
+// The counts of a launch that threw do not reach the next launch.
 TEST(L15_EmuBytes, OfALaunchThatThrewAreGoneAfterAReset) {
   const Context context("emu");
   const Tensor a = zeros(300, DType::F32);

@@ -1,4 +1,4 @@
-// emu itself: GPU threads that wait for each other, and the mistakes it finds, each planted in a kernel.
+// emu itself: GPU threads that wait for each other, and the mistakes that emu finds, each in a small kernel.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace gradus {
 namespace {
 
-// What the launch says when it refuses; "" if it does not.
+// The message of the launch if it fails; "" if it does not.
 template <class Body>
 std::string refusal_of(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const Body& body) {
   return refusal([&] { launch(name, grid, block, shared_bytes, body); });
@@ -78,7 +78,7 @@ TEST_F(L01_Emu, AMissingBarrierGivesAnotherResultInAnotherOrder) {
     std::vector<float> x(256), y(256);
     std::iota(x.begin(), x.end(), 1.0f);
     launch("reverse_without_barrier", 1, 256, 0, [&] { reverse_without_barrier(x.data(), y.data()); });
-    for (float& v : x) v = -1;  // so that the next order does not find the right numbers lying about
+    for (float& v : x) v = -1;  // so that the next order does not find the right numbers in memory
     launch("again", 1, 256, 0, [&] { reverse_without_barrier(x.data(), std::vector<float>(256).data()); });
     results.push_back(y);
   }
@@ -86,8 +86,8 @@ TEST_F(L01_Emu, AMissingBarrierGivesAnotherResultInAnotherOrder) {
   EXPECT_NE(results[0], results[2]);
 }
 
-// In each round every warp reads what warp 0 wrote; nothing keeps warp 0 from going on to the next round
-// while others still read.
+// In each round every warp reads a number that warp 0 wrote; no barrier keeps warp 0 from writing the number
+// of the next round while others still read.
 __global__ void overtaken(int* seen) {
   __shared__ int round;
   for (int r = 0; r < 4; ++r) {
@@ -118,13 +118,13 @@ TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
                          }),
               {"half_waits", "block (0, 0, 0)", "divergent barrier", "thread (0, 0, 0)",
                "thread (40, 0, 0) has returned", "emu_test.cpp"});
-  for (const Order order : kOrders)  // whether the others are through before or come after
+  for (const Order order : kOrders)  // whether the other threads return earlier or later
     for (const bool first : {true, false}) {
       emu::set_order(order);
       const std::string said = refusal_of("some_wait", 1, 64, 0, [&] {
         if ((threadIdx.x < 40) == first) __syncthreads();
       });
-      expect_says(said, {"some_wait", "divergent barrier", "has returned without coming there"});
+      expect_says(said, {"some_wait", "divergent barrier", "has returned without reaching it"});
     }
   emu::set_order(Order::Forward);
   expect_says(refusal_of("two_barriers", dim3(1, 3), dim3(8, 2), 0,
@@ -135,7 +135,7 @@ TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
                              __syncthreads();
                          }),
               {"two_barriers", "divergent barrier", "(0, 1, 0)", "others of its block at line"});
-  launch("fine", 1, 64, 0, [&] { __syncthreads(); });  // nothing is left of what went wrong
+  launch("fine", 1, 64, 0, [&] { __syncthreads(); });  // no trace of the failed launches is left
 }
 
 TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
@@ -145,7 +145,7 @@ TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
                          }),
               {"lane_missing", "deadlock in a warp", "thread (7, 0, 0) has returned"});
   expect_says(refusal_of("not_in_mask", 1, 32, 0, [&] { __syncwarp(0x7FFFFFFF); }),
-              {"thread (31, 0, 0)", "a mask without itself"});
+              {"thread (31, 0, 0)", "a mask that lacks its own lane"});
   expect_says(refusal_of("different_calls", 1, 32, 0,
                          [&] {
                            if (threadIdx.x < 16)
@@ -162,7 +162,8 @@ TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
   EXPECT_EQ(sum, 31);
 }
 
-// Half of the lanes name all, half only themselves: those go on, the others wait for ever.
+// The first half of the lanes waits for all lanes, the second half only for itself: the second half goes on,
+// the first half waits for ever.
 TEST_F(L01_Emu, LanesOfOtherMasksHaveNotCome) {
   for (const Order order : kOrders) {
     emu::set_order(order);
@@ -218,7 +219,7 @@ TEST_F(L01_Emu, LaunchesThatAGpuRefusesAreRefused) {
   expect_says(refusal_of("deep", dim3(1, 65536), 1, 0, nothing), {"deep", "grid.y", "65535"});
   expect_says(refusal_of("deeper", dim3(1, 1, 65536), 1, 0, nothing), {"deeper", "grid.z", "65535"});
   expect_says(refusal_of("thick", 1, dim3(1, 1, 65), 0, nothing), {"thick", "block.z", "64"});
-  EXPECT_EQ(refusal_of("as thick as can be", 1, dim3(1, 1, 64), 0, nothing), "");
+  EXPECT_EQ(refusal_of("thickest", 1, dim3(1, 1, 64), 0, nothing), "");
   expect_says(refusal_of("empty", dim3(0), 1, 0, nothing), {"empty", "grid.x"});
   expect_says(refusal_of("greedy", 1, 1, 300 << 10, nothing), {"greedy", "shared memory"});
 }

@@ -1,4 +1,4 @@
-// What tests of emu share.
+// Shared by the tests of emu.
 #pragma once
 #include <gtest/gtest.h>
 

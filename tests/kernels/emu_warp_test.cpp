@@ -1,4 +1,4 @@
-// emu's warp functions: what the lanes give each other, and who goes on when they have met.
+// emu's warp functions: the values that lanes exchange, and the order in which threads go on after they met.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -11,7 +11,7 @@ namespace {
 
 using L01_EmuWarps = EmuTest;
 
-// Who comes to a warp function, and who goes on from it: warp by warp, or all side by side.
+// The order in which threads reach a warp function and go on after it: warp by warp, or all warps together.
 TEST_F(L01_EmuWarps, AWarpThatHasMetGoesOnAtOnceButInTheShuffledOrder) {
   for (const Order order : kOrders) {
     emu::set_order(order);
@@ -66,7 +66,7 @@ TEST_F(L01_EmuWarps, ShufflesAndVotesAreThoseOfAWarp) {
   }
 }
 
-// Also of lanes that a longer block, which ran before on the same stacks, had.
+// Also for lanes that existed in a longer block, which ran earlier on the same stacks.
 TEST_F(L01_EmuWarps, ALaneThatIsNotThereGivesTheCallersOwn) {
   for (const Order order : kOrders)
     for (const int lanes : {1, 8, 31, 32})

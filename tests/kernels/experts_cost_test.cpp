@@ -1,11 +1,11 @@
-// What the kernels of a mixture of experts cost, as plain numbers, like cost_test.cpp.
+// The costs of the kernels of a mixture of experts, as plain numbers, as in cost_test.cpp.
 #include "tests/kernels/cost_testing.h"
 
 namespace gradus {
 namespace {
 
-// 6 tokens in 2 sequences choose 2 of 4 experts each: 24 logits, 12 choices. With 1 place an expert has 8
-// places in both sequences, which are fewer than the choices; with 3 it has 24, of which 12 have a token.
+// 6 tokens in 2 sequences choose 2 of 4 experts each: 24 logits, 12 choices. With a capacity of 1 there are 8
+// places, fewer than the choices; with a capacity of 3 there are 24, of which 12 have a token.
 constexpr ExpertShape kFew{2, 3, 4, 2, 1}, kMany{2, 3, 4, 2, 3};
 
 TEST(L21_Cost, OfChoicesAndPlaces) {

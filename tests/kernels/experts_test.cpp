@@ -1,5 +1,5 @@
-// A mixture of experts: which experts each token chooses, and which places tokens get, against other ways to
-// say the same.
+// A mixture of experts: which experts each token chooses, and which places tokens get, compared with
+// different algorithms for the same.
 #include "tests/kernels/experts_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -19,14 +19,14 @@ Expected weights_of(const ExpertShape& s, DType T, const std::vector<double>& lo
     for (int64_t j = 0; j < s.chosen; ++j) {
       const double p = std::exp(x(j) - x(0)) / sum;
       weights.value.push_back(p);
-      // e^x of less than -86.9 may be 0 on cpu, and what a GPU gives is subnormal
+      // for x below -86.9, e^x may be 0 on cpu and is subnormal on a GPU
       weights.error.push_back(p > 0 ? p * (double(s.chosen) + 8 + x(0) - x(j)) + 0x1p-98 : 0x1p-98);
     }
   }
   return weights;
 }
 
-// The weights by the contract, and the experts, if they are wanted: with each of the weights' ways.
+// Tests the weights by the contract and, in each of these calls, the experts, if they are wanted.
 void expect_choice(const ExpertShape& s, const Buffer& logits,
                    const std::vector<bool>& experts_wanted = {true}) {
   const DType T = logits.type();
@@ -55,7 +55,7 @@ TEST_P(L21_ChooseExperts, TheLargestInDescendingOrder) {
       ASSERT_NO_FATAL_FAILURE(expect_choice(s, Buffer::random(T, s.tokens() * s.E, 1, 5), {true, false}));
 }
 
-// Whole numbers of -3 to 3, zeros of both signs among them.
+// Whole numbers from -3 to 3, with zeros of both signs.
 TEST_P(L21_ChooseExperts, TheLowerIndexFirstAmongEquals) {
   for (const DType T : float_types())
     for (const ExpertShape& s : expert_shapes()) {
@@ -68,7 +68,7 @@ TEST_P(L21_ChooseExperts, TheLowerIndexFirstAmongEquals) {
 }
 
 // NaN comes before all numbers, so the weights of its token are NaN. Infinities are logits like others, but
-// the softmax of a largest logit that is infinite is not a number.
+// if the largest logit is infinite, its softmax is NaN.
 TEST_P(L21_ChooseExperts, OfNaNAndInfinityEachTokenChoosesDistinctExperts) {
   for (const DType T : float_types())
     for (const ExpertShape& s : expert_shapes()) {
@@ -90,7 +90,7 @@ TEST_P(L21_ChooseExperts, Backward) {
       const Buffer w = Buffer::random(T, s.choices(), 2), dw = Buffer::random(T, s.choices(), 3);
       const std::vector<double> vw = w.values(), vdw = dw.values();
       Expected dlogits{"dlogits", {T}, std::vector<double>(s.tokens() * s.E, 0.0)};
-      dlogits.error = dlogits.value;  // what was not chosen is exact
+      dlogits.error = dlogits.value;  // exact for experts that were not chosen
       for (int64_t i = 0; i < s.choices(); ++i) {
         const int64_t t = i / s.chosen, at = t * s.E + experts[i];
         double dot = 0, size = 0;
@@ -129,7 +129,7 @@ TEST_P(L21_PlaceTokens, AChoicesPlaceIsHowManyBeforeItFellOnItsExpert) {
         const Places expected = places_of(s, experts);
         const bool drops = std::count(expected.slots.begin(), expected.slots.end(), kElsewhere) > 0;
         if (skewed && s.choices() > 0 && s.capacity < s.T && s.chosen < s.E) {
-          EXPECT_TRUE(drops) << text(s) << "this shape was to be one that drops";
+          EXPECT_TRUE(drops) << text(s) << "this shape should drop tokens";
         }
         if (s.capacity == s.T) {
           EXPECT_FALSE(drops);
@@ -156,7 +156,7 @@ TEST_P(L21_PlaceTokens, TheFirstToComeIsServedInEachSequence) {
   EXPECT_EQ(got.tokens, (Ids{0, 3, 0, 3}));
 }
 
-// What later tokens choose, and what other sequences choose, changes nothing for a token.
+// The choices of later tokens and of other sequences do not change a token's places.
 TEST_P(L21_PlaceTokens, APlaceDependsOnNoLaterTokenAndOnNoOtherSequence) {
   const ExpertShape s{3, 40, 4, 2, 9};
   const Ids experts = some_experts(s, 1), others = some_experts(s, 2);
@@ -172,7 +172,7 @@ TEST_P(L21_PlaceTokens, APlaceDependsOnNoLaterTokenAndOnNoOtherSequence) {
 }
 
 TEST_P(L21_PlaceTokens, AnExpertThatDoesNotExistIsNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   const ExpertShape s{1, 2, 3, 2, 1};
   const Buffer w = Buffer::random(DType::F32, 6, 1);
   Buffer y = Buffer::zeros(DType::F32, 6);
@@ -191,7 +191,7 @@ TEST_P(L21_PlaceTokens, AnExpertThatDoesNotExistIsNamed) {
   }
 }
 
-// By each kernel, because each begins with the check.
+// For each kernel, because each begins with the check.
 TEST_P(L21_ChooseExperts, AShapeThatNoMixtureHasIsRefused) {
   Buffer any = Buffer::zeros(DType::F32, 8);
   const CBuf x = any.in(), ids{x.p, DType::I32};

@@ -1,5 +1,5 @@
-// What the tests of a mixture of experts share: shapes, and what tokens choose and what places they get, by
-// other ways than the kernels'.
+// Shared by the tests of a mixture of experts: shapes, and the choices and places of tokens, by algorithms
+// that differ from those of the kernels.
 #pragma once
 #include <numeric>
 
@@ -10,7 +10,7 @@ namespace gradus {
 using Ids = SharedVector<int32_t>;
 inline CBuf in(const Ids& ids) { return {ids.data(), DType::I32}; }
 
-// An int32 output, with memory around it that must stay as it was.
+// An int32 output, with memory around it that must not change.
 class IdsOut {
  public:
   explicit IdsOut(int64_t n) : ids_(n + 2, kGuard) {}
@@ -32,8 +32,8 @@ class IdsOut {
   Ids ids_;
 };
 
-// E and chosen on both sides of a warp (32), tokens on both sides of a block's warps (8) and of a warp,
-// chosen = 1 and chosen = E, capacity 0 and capacity = T, one expert, nothing.
+// E and chosen just below and above a warp (32), tokens just below and above a block's warps (8) and a warp,
+// chosen = 1 and chosen = E, capacity 0 and capacity = T, one expert, no tokens.
 inline std::vector<ExpertShape> expert_shapes() {
   std::vector<ExpertShape> shapes{{0, 3, 4, 2, 2},    {2, 0, 3, 1, 0},   {1, 1, 1, 1, 1},
                                   {2, 1, 1, 1, 0},    {2, 7, 3, 2, 3},   {3, 7, 8, 2, 7},
@@ -48,7 +48,7 @@ inline std::string text(const ExpertShape& s) {
   return text;
 }
 
-// What each token chooses: sorted as a whole, NaN first, equal ones as they come.
+// The choices of each token, by a stable sort of all experts, NaN first.
 inline Ids chosen_by(const ExpertShape& s, const std::vector<double>& logits) {
   Ids chosen;
   for (int64_t t = 0; t < s.tokens(); ++t) {
@@ -62,7 +62,7 @@ inline Ids chosen_by(const ExpertShape& s, const std::vector<double>& logits) {
   }
   return chosen;
 }
-// Distinct experts for each token; `skewed`: more than their part go to the first ones.
+// Distinct experts for each token; `skewed`: the first experts get more than their share.
 inline Ids some_experts(const ExpertShape& s, uint64_t stream, bool skewed = false) {
   std::vector<double> logits = Buffer::random(DType::F64, s.tokens() * s.E, stream).values();
   for (size_t i = 0; skewed && i < logits.size(); ++i) logits[i] -= 3 * double(int64_t(i) % s.E);
@@ -72,7 +72,7 @@ inline Ids some_experts(const ExpertShape& s, uint64_t stream, bool skewed = fal
 struct Places {
   Ids slots, tokens;
 };
-// A choice's place: how many choices of its sequence before it fell on the same expert.
+// A choice's place is the number of earlier choices of the same expert in its sequence.
 inline Places places_of(const ExpertShape& s, const Ids& experts) {
   Places places{Ids(s.choices(), kElsewhere), Ids(s.places(), kElsewhere)};
   for (int64_t b = 0; b < s.B; ++b) {

@@ -1,4 +1,4 @@
-// Kernels that do what two others do: to the bit what those give, where no rounding lies between the two; and
+// Fused kernels: bitwise equal to the two kernels that they replace, if no rounding lies between these; and
 // gelu with a bias against its formula in fp64.
 #include "tests/kernels/kernel_contract.h"
 
@@ -27,7 +27,7 @@ TEST_P(L16_Fused, BiasGelu) {
       for (int64_t i = 0; i < n; ++i) {
         const int64_t c = i % s.cols;
         const double z = vx[i] + vb[c], slope = vdy[i] * gelu_slope(z);
-        // the sum is rounded, by its terms' sizes, before gelu, whose slope is at most 1.13
+        // x + b has a rounding error of its terms' sizes, and gelu's slope is at most 1.13
         const double before = 1.2 * (std::abs(vx[i]) + std::abs(vb[c]));
         y.value.push_back(gelu(z)), y.error.push_back(16 * std::abs(gelu(z)) + before);
         dx.value.push_back(slope),
@@ -80,7 +80,7 @@ TEST_P(L16_Fused, AddLayerNormIsAddAndLayerNormToTheBit) {
                              table().add_layernorm_fwd(c, s, a.in(), b.in(), gamma.in(), beta.in(),
                                                        got_sum.out(Write::Set), out[0], out[1], kEps);
                            }};
-      // What is added to 16 bits is not what Set has rounded to them.
+      // With 16 bits, Add adds the unrounded result, which is not what Set wrote.
       const auto ways = [&](const std::vector<Expected>& outputs) {
         return size_of(T) > 2 ? all_ways(outputs) : std::vector<Way>{Way(outputs.size(), 1)};
       };

@@ -1,5 +1,5 @@
-// The kernels that BERT and GPT-NeoX add: exact GELU and rotary positions, against formulas in fp64. And
-// rotary positions as Llama has them: of grouped heads, with any base.
+// The kernels that BERT and GPT-NeoX add: exact GELU and rotary positions, against formulas in fp64. Also
+// rotary positions as in Llama: of grouped heads, with any base.
 #include "tests/kernels/kernel_contract.h"
 #include "tests/refusal_testing.h"
 
@@ -21,14 +21,14 @@ TEST_P(L04_Kernels, GeluErf) {
       {"gelu_erf_bwd", table().gelu_erf_bwd, [](double x, double dy) { return dy * gelu_erf_slope(x); }, 16});
 }
 
-// Every element by its own formula: the pairs, the angles, and what does not turn.
+// Every element by its own formula: the pairs, the angles, and the elements that are not rotated.
 void expect_rotary(const RotaryShape& s, DType t) {
   const int64_t turned = (s.H + s.KV) * s.D, width = turned + s.KV * s.D, h = s.dims / 2;
   const int64_t n = s.B * s.T * width;
   const Buffer x = Buffer::random(t, n, 1);
   const std::vector<double> v = x.values();
   Expected y{"y", {t}, v, std::vector<double>(n, 0.0)};
-  // the angle itself is rounded in fp64, and as many times as the position is large
+  // the angle itself is rounded in fp64, and its error grows with the position
   const double roundings = t == DType::F64 ? double(3 + 2 * (s.first + s.T)) : 3;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t c = i % width, d = c % s.D;
@@ -78,7 +78,7 @@ TEST_P(L21_Rotary, OfGroupedHeadsWithAnyBase) {
         };
         of({.B = 2, .T = 5, .H = 6, .KV = 2, .D = 6, .dims = 4, .first = 3});
         of({.B = 1, .T = 7, .H = 7, .KV = 1, .D = 1, .dims = 0});
-        of({.B = 2, .T = 2, .H = 15, .KV = 1, .D = 15, .dims = 14});  // 255 columns, of which 240 turn
+        of({.B = 2, .T = 2, .H = 15, .KV = 1, .D = 15, .dims = 14});  // 255 columns, 240 are rotated
         of({.B = 1, .T = 3, .H = 255, .KV = 1, .D = 1, .dims = 0});   // 257
         of({.B = 2, .T = 3, .H = 8, .KV = 2, .D = 32, .dims = 32});
         of({.B = 0, .T = 3, .H = 4, .KV = 2, .D = 2, .dims = 2});

@@ -1,5 +1,5 @@
-// The norm of gradients and the factor that clips them: sums of squares, and the factor from one of them or
-// from several.
+// The norm of gradients and the factor that clips them: sums of squares, and the factor from one sum or from
+// several.
 #include "tests/kernels/kernel_contract.h"
 
 namespace gradus {
@@ -28,7 +28,7 @@ struct Grads {  // a list of buffers
 };
 
 enum class By { OneSum, TwoSums };
-// The two are of the list's first third and of the rest.
+// The two sums are those of the list's first third and of the rest.
 void run_norm(TestCtx& ctx, const Grads& g, float most, By by) {
   Buffer sums = Buffer::zeros(DType::F64, 2);
   BufList first = g.list();
@@ -47,7 +47,7 @@ TestCtx context_of(const Grads& g, float scale) {
   ctx.scalars().loss_scale = scale, ctx.scalars().updates = 3, ctx.scalars().step = 4;
   return ctx;
 }
-// sqrt(s) / loss_scale, min(1, most / (norm + 1e-6)) / loss_scale, each in a few roundings of fp32.
+// sqrt(s) / loss_scale, min(1, most / (norm + 1e-6)) / loss_scale, each within a few roundings of fp32.
 void expect_factor(TestCtx& ctx, double squares, float most, const std::string& what) {
   const TestScalars after = ctx.scalars();
   const double scale = after.loss_scale, norm = std::sqrt(squares) / scale;
@@ -57,7 +57,7 @@ void expect_factor(TestCtx& ctx, double squares, float most, const std::string& 
   EXPECT_EQ(std::tuple(after.updates, after.step, after.skip), std::tuple(3, 4, 0)) << what;
   EXPECT_TRUE(ctx.kept_to_its_scratch()) << what;
 }
-// The same for any number of threads.
+// The norm is the same for any number of threads.
 void expect_norm(const Grads& g, float most, float scale, By by, const std::string& what) {
   std::vector<float> norms;
   for (const int threads : {1, 3}) {
@@ -72,8 +72,8 @@ void expect_norm(const Grads& g, float most, float scale, By by, const std::stri
   EXPECT_EQ(norms.front(), norms.back()) << what;
 }
 
-// Every type and size, also where the square of a number overflows fp32 and the number does not; and lists of
-// more than a launch takes, some of them empty, of every type.
+// Every type and size, also numbers whose squares overflow fp32; and lists of every type with more buffers
+// than a launch takes, some of them empty.
 std::vector<std::pair<std::string, Grads>> lists() {
   const bool on_cpu = turn.table == &cpu_backend();
   std::vector<std::pair<std::string, Grads>> all;
@@ -99,7 +99,7 @@ TEST_P(L03_GradNorm, OfEveryTypeSizeAndList) {
   for (const auto& [what, g] : lists()) expect_norm(g, 1.5f, 1, By::OneSum, what);
 }
 
-// Sums are made in fp64, where a square of fp32 has no error: an addition for each element.
+// Sums are computed in fp64, where the square of an fp32 number is exact: each element adds one rounding.
 TEST_P(L18_GradNorm, OfEveryTypeSizeAndListInTwoSums) {
   for (const auto& [what, g] : lists()) {
     const TestedCall call{
@@ -112,7 +112,7 @@ TEST_P(L18_GradNorm, OfEveryTypeSizeAndListInTwoSums) {
   }
 }
 
-// Also where the norm is the most that there may be, or as small as what is added to it.
+// Also norms that equal the maximum, and norms as small as the 1e-6 that is added to them.
 void expect_clipping(const std::vector<float>& scales, By by) {
   for (const float scale : scales)
     for (const double size : {1.0, 1e-6, 1e20, 0.0}) {
@@ -142,7 +142,7 @@ TEST_P(L18_GradNorm, AFactorOfAnyNumberOfSums) {
   }
 }
 
-// Nothing is hidden, and with loss scaling the update is skipped.
+// The norm is not finite, either, and with loss scaling the update is skipped.
 void expect_not_finite(By by) {
   for (const DType T : float_types())
     for (const double bad : {double(INFINITY), -double(INFINITY), double(NAN)})
@@ -156,7 +156,7 @@ void expect_not_finite(By by) {
         run_norm(ctx, g, 1, by);
         EXPECT_FALSE(std::isfinite(ctx.scalars().grad_norm)) << name_of(T) << " " << bad << " at " << at;
         EXPECT_EQ(std::isnan(ctx.scalars().clip_factor), std::isnan(bad))
-            << "of NaN no factor makes anything else";
+            << "if the norm is NaN, the factor must be NaN";
         table().begin_update(ctx, true);
         EXPECT_EQ(ctx.scalars().skip, 1) << name_of(T) << " " << bad << " at " << at;
       }

@@ -1,6 +1,6 @@
-// The contract of kernels/kernels.h, tested for any kernel. A test says how the kernel is called and what its
-// outputs must be, in fp64; expect_contract makes the calls that the contract allows: each output absent, Set
-// or Add, in each dtype it may have, whatever its neighbours are.
+// Tests the contract of kernels/kernels.h for any kernel. A test has the call of the kernel and its expected
+// outputs, in fp64; expect_contract makes the calls that the contract allows: each output absent, Set or Add,
+// in each of its dtypes, in any combination with the other outputs.
 #pragma once
 #include <omp.h>
 
@@ -11,7 +11,7 @@
 
 namespace gradus {
 
-// The nearest number that t has, ties to even: worked out in fp64, not by the conversions under test.
+// The nearest number of dtype t, ties to even: computed in fp64, not by the conversions under test.
 inline double rounded(DType t, double x) {
   if (t == DType::F64 || x == 0 || !std::isfinite(x)) return x;
   if (t == DType::F32) return double(float(x));
@@ -22,9 +22,9 @@ inline double rounded(DType t, double x) {
   return std::abs(nearest) > most ? std::copysign(INFINITY, x) : nearest;
 }
 
-// One output of a kernel: the dtypes it may have, its values, and what arithmetic may be off by, in epsilons
-// of fp32 (of fp64 if the output is fp64). No errors: the result is exact but for its last rounding.
-constexpr double kNotWritten = std::numeric_limits<double>::lowest();  // this element is not the kernel's
+// One output of a kernel: the dtypes it may have, its values, and the allowed errors, in epsilons of fp32 (of
+// fp64 if the output is fp64). Without errors, the result is exact except for its last rounding.
+constexpr double kNotWritten = std::numeric_limits<double>::lowest();  // the kernel must not write it
 struct Expected {
   std::string name;
   std::vector<DType> types;
@@ -45,7 +45,7 @@ struct Expected {
 inline std::vector<DType> t_or_fp32(DType T) {
   return T == DType::F32 ? std::vector{T} : std::vector{T, DType::F32};
 }
-// Statistics, and what they are called with.
+// The dtype of statistics.
 inline DType stat(DType T) { return T == DType::F64 ? T : DType::F32; }
 
 // What an output of dtype t holds after a kernel whose finished result is r: round(r), or round(old + r).
@@ -55,8 +55,8 @@ inline double written(DType t, Write w, double old, double r) {
   return rounded(t, w == Write::Set ? r : rounded(arithmetic, old + r));
 }
 
-// `got` was written over `old`: it must be what some r within the error rounds to; or, where a library may
-// round r to t before it adds, what that gives.
+// `got` was written over `old`: it must be the rounding of some r within the error; or, if a library may
+// round r to t before it adds, the result of that.
 inline void expect_written(const std::string& op, const Expected& e, DType t, Write w,
                            const std::vector<double>& old, const std::vector<double>& got,
                            bool may_round_first = false) {
@@ -65,7 +65,7 @@ inline void expect_written(const std::string& op, const Expected& e, DType t, Wr
     if (e.value[i] == kNotWritten) {
       ASSERT_TRUE(got[i] == old[i] || (std::isnan(got[i]) && std::isnan(old[i])))
           << op << ", " << e.name << ": element " << i << " of " << got.size()
-          << " is not the kernel's; it was " << old[i] << ", and is " << got[i];
+          << " must not be written; it was " << old[i] << ", and is " << got[i];
       continue;
     }
     const double slack = e.error.empty() ? 0 : e.error[i] * epsilon_of(stat(t));
@@ -87,14 +87,14 @@ struct TestedCall {
   std::vector<Expected> outputs;
   std::function<void(const Ctx&, const std::vector<Out>&)> call;
   Cost cost = {};  // for its scratch
-  // With Add, the sum of the old value and of the same bits that Set writes. A library promises no such bits,
-  // and may round what it adds to C's type.
+  // Add adds exactly the result that Set writes to the old value. A library does not promise this, and may
+  // round its result to C's type before it adds.
   bool adds_same_bits = true;
 };
 
 // One of the ways to call a kernel: for each output 0 (not wanted), or 1 + 2 (index of its dtype) + (is Add).
 using Way = std::vector<int>;
-// Every output in each of its dtypes with Set and Add, beside neighbours that have the other Write.
+// Every output in each of its dtypes with Set and Add; adjacent outputs have different Writes.
 inline std::vector<Way> some_ways(const std::vector<Expected>& outputs) {
   size_t count = 0;
   for (const Expected& e : outputs) count = std::max(count, 2 * e.types.size());
@@ -104,7 +104,7 @@ inline std::vector<Way> some_ways(const std::vector<Expected>& outputs) {
       ways[k].push_back(1 + int((k + i) % (2 * outputs[i].types.size())));
   return ways;
 }
-// All of them: each subset of wanted outputs, in each mix of dtypes and Writes.
+// All ways: each subset of wanted outputs, in each mix of dtypes and Writes.
 inline std::vector<Way> all_ways(const std::vector<Expected>& outputs) {
   std::vector<Way> ways{{}};
   for (const Expected& e : outputs) {
@@ -119,8 +119,8 @@ inline std::vector<Way> all_ways(const std::vector<Expected>& outputs) {
   return ways;
 }
 
-// Besides scratch, a workspace of numbers that are not numbers: a kernel finds nothing there. And more of
-// them behind it, which nothing may change.
+// Not only scratch but also the workspace is filled with NaN, because a kernel must not rely on its content.
+// More NaN follow after the workspace, which no kernel may change.
 struct DirtyCtx : TestCtx {
   static constexpr int64_t kBehind = 1 << 20;
   explicit DirtyCtx(const Cost& cost = {}) : TestCtx(cost) {
@@ -134,7 +134,7 @@ struct DirtyCtx : TestCtx {
   }
 };
 
-class OpenMpThreads {  // for as long as it lives
+class OpenMpThreads {  // sets the number of threads as long as it exists
  public:
   explicit OpenMpThreads(int n) { omp_set_num_threads(n); }
   ~OpenMpThreads() { omp_set_num_threads(before_); }
@@ -145,8 +145,8 @@ class OpenMpThreads {  // for as long as it lives
   int before_ = omp_get_max_threads();
 };
 
-// The finished result of each output, once a call has shown it whole: then every other call must agree with
-// it to the bit.
+// The finished result of each output, as soon as a call has written it without rounding; every later call
+// must be bitwise consistent with it.
 using Results = std::vector<std::vector<double>>;
 
 inline void expect_way(const TestedCall& k, const Way& way, TestCtx& ctx, Results& results) {
@@ -159,7 +159,7 @@ inline void expect_way(const TestedCall& k, const Way& way, TestCtx& ctx, Result
     const DType t = e.types[size_t(std::max(way[i] - 1, 0) / 2)];
     double squares = 0;
     for (const double v : e.value) squares += std::isfinite(v) && v != kNotWritten ? v * v : 0;
-    const double size = squares > 0 ? std::sqrt(squares / double(n)) : 1;  // what Add meets is as large as r
+    const double size = squares > 0 ? std::sqrt(squares / double(n)) : 1;  // old values are as large as r
     const Write w = way[i] > 0 && way[i] % 2 == 0 ? Write::Add : Write::Set;
     buffers.push_back(w == Write::Add ? Buffer::random(t, n, 50 + i, size)
                                       : Buffer(t, std::vector<double>(n, NAN)));
@@ -173,7 +173,7 @@ inline void expect_way(const TestedCall& k, const Way& way, TestCtx& ctx, Result
     if (way[i] == 0) continue;
     Expected e = k.outputs[i];
     const bool other_bits = outs[i].w == Write::Add && !k.adds_same_bits;
-    for (size_t j = 0; other_bits && j < e.error.size(); ++j)  // the sum is rounded where the library likes
+    for (size_t j = 0; other_bits && j < e.error.size(); ++j)  // the library rounds the sum anywhere
       e.error[j] += std::abs(old[i][j]) + std::abs(e.value[j]);
     const std::vector<double> got = buffers[i].values();
     ASSERT_NO_FATAL_FAILURE(expect_written(k.op, e, outs[i].t, outs[i].w, old[i], got, other_bits));
@@ -184,8 +184,8 @@ inline void expect_way(const TestedCall& k, const Way& way, TestCtx& ctx, Result
         if (e.value[j] == kNotWritten) results[i][j] = kNotWritten;
     }
     if (results[i].empty() || stat(outs[i].t) != stat(e.types.front())) continue;
-    ASSERT_NO_FATAL_FAILURE(expect_written(k.op + " beside another call", {e.name, {}, results[i]}, outs[i].t,
-                                           outs[i].w, old[i], got));
+    ASSERT_NO_FATAL_FAILURE(expect_written(k.op + " compared with an earlier call", {e.name, {}, results[i]},
+                                           outs[i].t, outs[i].w, old[i], got));
   }
 }
 
@@ -205,8 +205,8 @@ inline void expect_contract(const TestedCall& k, const std::vector<Way>& ways) {
 }
 inline void expect_contract(const TestedCall& k) { expect_contract(k, some_ways(k.outputs)); }
 
-// y = f(a, b), one element at a time, at sizes on both sides of what a block of a GPU takes, and of what is
-// worth a second thread; some of a are far from 0. `ulps` of fp32 on a value of size |f| + 1; 0: exact.
+// y = f(a, b) per element, at sizes just below and above the elements of a GPU's block, and those that get a
+// second thread; some of a are far from 0. Allowed: `ulps` of fp32 on a value of size |f| + 1; 0: exact.
 struct Elementwise {
   const char* op;
   std::function<void(const Ctx&, int64_t, CBuf, CBuf, Out)> kernel;
@@ -232,8 +232,8 @@ inline void expect_elementwise(const Elementwise& e) {
     }
 }
 
-// Rows on both sides of a warp and a partition (32) and of a GPU's block (64, 256 columns), and on cpu of
-// what is worth a second thread.
+// Shapes just below and above a warp, a partition (32) and a GPU's block (64, 256 columns), and on cpu also a
+// shape that is large enough for a second thread.
 inline std::vector<RowShape> row_shapes() {
   std::vector<RowShape> shapes{{0, 3}, {1, 1}, {7, 1}, {1, 257}, {32, 33}, {33, 7}, {67, 255}};
   if (turn.table == &cpu_backend()) shapes.push_back({137, 257});

@@ -1,4 +1,4 @@
-// What the kernel tests share: random buffers of any dtype at any alignment, and the comparison with an fp64
+// Shared by the kernel tests: random buffers of any dtype at any alignment, and the comparison with an fp64
 // reference under a bound that is derived, not chosen.
 #pragma once
 #include <gtest/gtest.h>
@@ -23,13 +23,13 @@
 
 namespace gradus {
 
-// Buffers begin one element past alignment, so that kernels meet unaligned pointers; aligned ones are for
-// what chooses other code for them, as cuBLAS does.
+// Buffers begin one element past alignment, so that kernels get unaligned pointers. Aligned buffers are for
+// libraries that choose different code for them, such as cuBLAS.
 enum class Alignment : uint8_t { None, Full };
 
-// The kernels under test run once for each of these: a device and, on emu, the order in which GPU threads
-// take turns. The same test in another order must give the same bits, or a barrier is missing; and once more
-// on a GPU, or a kernel is not deterministic.
+// The kernels under test run once for each Turn: a device and, on emu, the order in which GPU threads take
+// turns. If results in different orders are not bitwise equal, a barrier is missing; if those of two runs on
+// a GPU are not, a kernel is not deterministic.
 struct Turn {
   const char* name;
   const Backend* table;
@@ -56,8 +56,8 @@ inline Turn turn{"cpu", &cpu_backend()};
 inline const Backend& table() { return *turn.table; }
 inline bool on_cuda() { return std::string_view(table().name) == "cuda"; }
 
-// Memory that the host and the kernels under test both reach: a GPU's is "managed" and moves to and fro. The
-// host must wait before it reads what kernels wrote.
+// Memory that both the host and the kernels under test can access: with a GPU it is "managed" memory, which
+// moves between the two. The host must wait before it reads the results of kernels.
 inline void wait_for_kernels() {
 #ifdef GRADUS_CUDA
   if (!on_cuda()) return;
@@ -86,7 +86,7 @@ struct SharedMemory {  // an allocator for std::vector
     return static_cast<T*>(p);
   }
   template <class U>
-  void construct(U* p) {  // std::vector(n) leaves numbers as they are: a workspace is large
+  void construct(U* p) {  // std::vector(n) does not initialize: a workspace is large
     ::new (static_cast<void*>(p)) U;
   }
   void deallocate(T* p, size_t) {
@@ -111,7 +111,7 @@ class OnEveryDevice : public testing::TestWithParam<Turn> {
     numbers_seen.clear();
   }
   void TearDown() override {
-    const Turn now = std::exchange(turn, turns().front());  // tests of the cpu alone come after
+    const Turn now = std::exchange(turn, turns().front());  // for later tests that only use the cpu
     emu::set_order(turn.order);
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
     const std::string test = std::string(info->test_suite_name()) + '.' + info->name();
@@ -125,7 +125,7 @@ class OnEveryDevice : public testing::TestWithParam<Turn> {
       ASSERT_EQ(std::bit_cast<uint64_t>(entry->second[i]), std::bit_cast<uint64_t>(numbers_seen[i]))
           << "number " << i << " that this test read is " << entry->second[i]
           << " in one order of threads and " << numbers_seen[i] << " in order " << now.name
-          << ": a barrier is missing, or the result depends on the schedule in another way";
+          << ": a barrier is missing, or the result depends on the schedule for a different reason";
   }
 };
 #define ON_EVERY_DEVICE(Suite)                                         \
@@ -143,8 +143,8 @@ inline double epsilon_of(DType t) {
   }
 }
 
-// Values stored as a dtype, where the turn says: one element past 64-byte alignment, or aligned to 16 bytes.
-// What lies before and after them must stay as it is.
+// Values stored as a dtype, with the turn's alignment: one element past 64-byte alignment, or aligned to 16
+// bytes. The bytes before and after the values must not change.
 class Buffer {
  public:
   Buffer(DType t, std::vector<double> values)
@@ -190,10 +190,10 @@ class Buffer {
   SharedVector<char> bytes_;
 };
 
-// Scratch, workspace and scalars (the device's and an optimizer's), as the engine would give them.
+// Scratch, workspace and scalars (the device's and an optimizer's), as the engine passes them to a kernel.
 struct TestScalars : StepScalars, UpdateScalars {};
 struct TestCtx {
-  static constexpr int64_t kAlignment = 256;  // cuBLAS asks for it
+  static constexpr int64_t kAlignment = 256;  // cuBLAS requires it
   explicit TestCtx(const Cost& cost = {})
       : scratch_bytes(cost.scratch),
         scratch(cost.scratch + 2 * kAlignment),
@@ -204,7 +204,8 @@ struct TestCtx {
     return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + kAlignment - 1) / kAlignment *
                                    kAlignment);
   }
-  // What a kernel reads of its scratch before it has written it is NaN; past the end it writes nothing.
+  // Fills scratch, and the bytes past its end, with NaN: a kernel must not read scratch before it writes it,
+  // and must not write past the end (kept_to_its_scratch).
   void poison_scratch() { std::fill(scratch.begin(), scratch.end(), char(0xFF)); }
   bool kept_to_its_scratch() {
     wait_for_kernels();
@@ -219,13 +220,13 @@ struct TestCtx {
   int64_t scratch_bytes;
   SharedVector<TestScalars> one_scalars = SharedVector<TestScalars>(1);
   SharedVector<char> scratch;
-  struct Piece {  // a vector makes and destroys its elements one by one, and each test has many workspaces
+  struct Piece {  // large, because a vector constructs its elements one by one and tests have many workspaces
     char bytes[kAlignment];
   };
   SharedVector<Piece> workspace;
 };
 
-// Where it is written what a kernel computes; `op` begins with its name, with or without _fwd.
+// The place of a kernel's formula; `op` begins with the kernel's name, with or without _fwd.
 inline std::string formula_of(const std::string& op) {
   const std::string name = op.substr(0, op.find(' '));
   std::ifstream contract("kernels/entries.inc");
@@ -250,10 +251,10 @@ inline void expect_close(const std::string& op, const std::vector<double>& got,
         << allowed << formula_of(op);
     if (allowed > 0) worst = std::max(worst, error / allowed);
   }
-  ::testing::Test::RecordProperty("% of budget used", std::to_string(100 * worst));
+  ::testing::Test::RecordProperty("error / allowed error, %", std::to_string(100 * worst));
 }
 
-inline std::vector<DType> float_types() {  // fp64 is for tests on cpu
+inline std::vector<DType> float_types() {  // only cpu has fp64, for tests
   if (turn.table == &cpu_backend()) return {DType::F64, DType::F32, DType::BF16, DType::F16};
   return {DType::F32, DType::BF16, DType::F16};
 }

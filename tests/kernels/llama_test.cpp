@@ -8,8 +8,8 @@ namespace {
 ON_EVERY_DEVICE(L21_Kernels);
 
 constexpr float kEps = 3e-4f;
-// What rmsnorm must give, and by how many roundings arithmetic may be off: a sum of n terms by n roundings of
-// its terms' sizes.
+// The expected results of rmsnorm, and the allowed errors in roundings: a sum of n terms may have n roundings
+// of its terms' sizes.
 struct RmsNorm {
   RmsNorm(RowShape s, DType T)
       : s(s),
@@ -21,7 +21,7 @@ struct RmsNorm {
     const std::vector<double> vx = x.values(), g = gamma.values();
     const double cols = double(s.cols);
     for (int64_t r = 0; r < s.rows; ++r) {
-      double mean = s.cols > 0 ? 0 : NAN;  // that of no numbers
+      double mean = s.cols > 0 ? 0 : NAN;  // the mean of no numbers
       for (int64_t c = 0; c < s.cols; ++c) mean += vx[r * s.cols + c] * vx[r * s.cols + c] / cols;
       const double rstd = 1 / std::sqrt(mean + double(kEps));
       rstds.value.push_back(rstd), rstds.error.push_back((cols + 6) * rstd);
@@ -32,7 +32,7 @@ struct RmsNorm {
     }
     backward(vx, g);
   }
-  void backward(const std::vector<double>& vx, const std::vector<double>& g) {  // of the stored statistics
+  void backward(const std::vector<double>& vx, const std::vector<double>& g) {  // uses stored statistics
     stats = Buffer(stat(T), rstds.value);
     const std::vector<double> vdy = dy.values(), of = stats.values();
     const double cols = double(s.cols), rows = double(s.rows);
@@ -83,7 +83,7 @@ TEST_P(L21_Kernels, RmsNorm) {
 }
 TEST_P(L21_Kernels, RmsNormOfEverySubsetOfOutputs) { rmsnorm_of({35, 9}, all_ways); }
 
-// rmsnorm's y of one row in fp32, and its statistic behind that.
+// rmsnorm's y of one row in fp32, followed by its statistic.
 std::vector<double> rmsnorm_of_row(const std::vector<double>& row) {
   const int64_t cols = int64_t(row.size());
   const Buffer x(DType::F32, row), one(DType::F32, std::vector<double>(row.size(), 1.0));
@@ -112,10 +112,10 @@ TEST_P(L21_Kernels, RmsNormOfZerosNanAndInfinity) {
     EXPECT_NEAR(rmsnorm_of_row({big, 0, 0, 0})[0], big > 0 ? 2 : -2, 8 * 0x1p-24);
 }
 
-// Gates on both sides of where e^-gate, or 1 less its inverse, is 0 or infinity in fp32.
+// Gates just below and above those where e^-gate, or 1 minus its inverse, becomes 0 or infinity in fp32.
 constexpr double kGates[] = {0, 1e-3, 15, -15, 30, -30, 86.5, -86.5, 87.5, -87.5, 100, -100, 1e4, -1e4};
-// Below -88.7 e^-gate is infinity in fp32: silu is 0 instead of, in size, at most 3e-37; its products with
-// numbers up to 6 lack 1e-35.
+// For a gate below -88.7, e^-gate is infinity in fp32: silu is 0, but its exact size is up to 3e-37. So its
+// products with numbers up to 6 have errors below 1e-35.
 constexpr double kLeast = 1e-35 * 0x1p24;  // in epsilons of fp32
 
 void swiglu_of(RowShape s, DType T) {
@@ -133,7 +133,7 @@ void swiglu_of(RowShape s, DType T) {
     y.value[i] = silu * v, y.error[i] = 8 * std::abs(y.value[i]) + kLeast;
     dx.value[value] = vdy[i] * silu, dx.error[value] = 8 * std::abs(dx.value[value]) + kLeast;
     dx.value[gate] = vdy[i] * v * (sigmoid + silu * (1 - sigmoid));
-    dx.error[gate] = 8 * std::abs(vdy[i] * v) * (sigmoid + std::abs(silu)) + kLeast;  // 1 - s is off by s eps
+    dx.error[gate] = 8 * std::abs(vdy[i] * v) * (sigmoid + std::abs(silu)) + kLeast;  // error of 1 - s: s eps
   }
   const TestedCall fwd{
       "swiglu_fwd",
@@ -155,7 +155,7 @@ TEST_P(L21_Kernels, SwiGlu) {
     for (const DType T : float_types()) ASSERT_NO_FATAL_FAILURE(swiglu_of(s, T));
 }
 
-// A pair of gate and value, and what plain arithmetic makes of it with dy = 1.
+// A pair of gate and value, and the results of plain arithmetic with dy = 1.
 TEST_P(L21_Kernels, SwiGluOfNanAndInfinityIsThatOfPlainArithmetic) {
   constexpr double kInf = INFINITY;
   struct {
@@ -178,7 +178,7 @@ TEST_P(L21_Kernels, SwiGluOfNanAndInfinityIsThatOfPlainArithmetic) {
   }
 }
 
-// 3 rows of 5, that is 15 elements; of swiglu's y.
+// 3 rows of 5, that is 15 elements; for swiglu, those of y.
 TEST(L21_Cost, OfLlamasKernels) {
   constexpr OpClass E = OpClass::Elementwise, N = OpClass::Normalization;
   constexpr DType F64 = DType::F64, F32 = DType::F32, BF16 = DType::BF16;
@@ -196,8 +196,8 @@ TEST(L21_Cost, OfLlamasKernels) {
   // s: 3; silu and the value's gradient: 2; 1 - s, times silu, + s, times dy and the value: 5. x, dy, dx.
   EXPECT_EQ(cost::swiglu_bwd(s, F32), (Cost{E, 150, 300}));
   EXPECT_EQ(cost::swiglu_bwd(s, BF16), (Cost{E, 150, 150}));
-  // 8 tokens; 4 heads of q and 2 of k turn 4 of 6 elements by two products and a sum, 2 of v do not. Scratch:
-  // 4 positions, cosine and sine of 2 angles.
+  // 8 tokens; in 4 heads of q and 2 of k, two products and a sum rotate each of 4 of the 6 elements; 2 heads
+  // of v are copied. Scratch: 4 positions, cosine and sine of 2 angles.
   const RotaryShape r{.B = 2, .T = 4, .H = 4, .KV = 2, .D = 6, .dims = 4};
   EXPECT_EQ(cost::rotary(r, F32), (Cost{E, 8 * 6 * 4 * 3, 2 * 8 * 8 * 6 * 4, 64}));
 }

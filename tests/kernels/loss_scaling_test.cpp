@@ -1,5 +1,5 @@
-// Dynamic loss scaling in the kernels: what is decided, and that a skipped update writes nothing. (What the
-// norm becomes: grad_norm_test.cpp.)
+// Dynamic loss scaling in the kernels: the decision, and that a skipped update writes nothing. (For the norm,
+// see grad_norm_test.cpp.)
 #include "tests/kernels/kernel_contract.h"
 #include "tests/mistakes.h"
 
@@ -25,7 +25,7 @@ TEST_P(L09_LossScaling, BackwardBeginsWithTheScale) {
   table().loss_scale(ctx, Out{});  // not wanted
 }
 
-// One optimizer's updates: made or skipped by its own norm. The scale is no part of it.
+// An optimizer's update is made or skipped depending on its own norm; the scale has no influence.
 TEST_P(L09_LossScaling, AnUpdateIsMadeOrSkipped) {
   TestCtx ctx;
   for (const int64_t interval : {0, 3}) {  // 0: no loss scaling
@@ -43,7 +43,7 @@ TEST_P(L09_LossScaling, AnUpdateIsMadeOrSkipped) {
       EXPECT_EQ(s.updates, made) << "norm " << norm;
       EXPECT_EQ(s.overflows, skipped) << "norm " << norm;
     }
-    const TestScalars s = ctx.scalars();  // all else is as it was
+    const TestScalars s = ctx.scalars();  // the others have not changed
     EXPECT_EQ(s.growth_interval, interval);
     EXPECT_EQ(s.good_updates, 2);
     EXPECT_EQ(s.loss_scale, 1024);
@@ -51,7 +51,7 @@ TEST_P(L09_LossScaling, AnUpdateIsMadeOrSkipped) {
     EXPECT_EQ(s.step, 9);
     EXPECT_EQ(s.learning_rate, 0.5f);
     table().begin_update(ctx, false);
-    EXPECT_EQ(ctx.scalars().clip_factor, 1) << "that of the update before is not this one's";
+    EXPECT_EQ(ctx.scalars().clip_factor, 1) << "the factor of the update before is not used again";
   }
 }
 
@@ -71,7 +71,7 @@ TEST_P(L09_LossScaling, TheDecision) {
                                                  {0, 0, 2048},
                                                  {0, 1, 2048},
                                                  {1, 0, 1024},
-                                                 {2, 0, 512},  // of two optimizers: once for both
+                                                 {2, 0, 512},  // of two optimizers: halved once
                                                  {1, 0, 256},
                                                  {0, 1, 256},
                                                  {0, 2, 256},
@@ -85,22 +85,22 @@ TEST_P(L09_LossScaling, TheDecision) {
                            "the third good update in a row does not double the scale: is it counted before "
                            "the comparison?"},
                           {attempt == 4 && s.good_updates == 1 && s.loss_scale == 1024,
-                           "after an overflow the good updates before it still count: when does the count "
-                           "begin anew?"}});
+                           "after an overflow the good updates before it still count: when is the count "
+                           "set to 0?"}});
     EXPECT_EQ(s.loss_scale, d.scale) << "attempt " << attempt;
     EXPECT_EQ(s.overflows, 0) << "attempt " << attempt;
     ++attempt;
   }
   ctx.scalars().loss_scale = 0x1p127f, ctx.scalars().good_updates = 2;
   table().update_loss_scale(ctx);
-  EXPECT_EQ(ctx.scalars().loss_scale, 0x1p127f) << "twice of it would be infinite";
-  EXPECT_EQ(ctx.scalars().good_updates, 0) << "the count begins anew though the scale stays";
+  EXPECT_EQ(ctx.scalars().loss_scale, 0x1p127f) << "twice this scale would be infinite";
+  EXPECT_EQ(ctx.scalars().good_updates, 0) << "the count is set to 0 although the scale stays";
   for (const float smallest : {0x1p-149f, 0x1p-148f}) {
     ctx.scalars().loss_scale = smallest, ctx.scalars().overflows = 1;
     table().update_loss_scale(ctx);
-    EXPECT_EQ(ctx.scalars().loss_scale, 0x1p-149f) << "half of it, but never 0";
+    EXPECT_EQ(ctx.scalars().loss_scale, 0x1p-149f) << "half of the scale, but never 0";
   }
-  const TestScalars s = ctx.scalars();  // all else is as it was
+  const TestScalars s = ctx.scalars();  // the others have not changed
   EXPECT_EQ(s.growth_interval, 3);
   EXPECT_EQ(s.updates, 4);
   EXPECT_EQ(s.skip, 1);

@@ -1,5 +1,5 @@
 // Matrix products against a plain fp64 loop: every mix of dtypes with Set and Add, transposes, long lines,
-// batches within batches, sizes on both sides of every block.
+// batches within batches, sizes just below and above every block.
 #include "tests/kernels/kernel_contract.h"
 #include "tests/mistakes.h"
 #include "tests/standin/turn.h"
@@ -25,7 +25,7 @@ int64_t extent(int64_t rows, int64_t ld, const MatmulShape& s, int64_t Batch::*s
          std::max<int64_t>(s.batch[1].count - 1, 0) * (s.batch[1].*stride);
 }
 
-// One product of the batch; row by row of B, because some are long.
+// One product of the batch; the loop takes B row by row, because some rows are long.
 void multiply(const MatmulShape& s, const double* a, const double* b, int64_t c, Expected& want) {
   std::vector<double> sum(s.N), size(s.N);
   for (int64_t i = 0; i < s.M; ++i) {
@@ -40,7 +40,7 @@ void multiply(const MatmulShape& s, const double* a, const double* b, int64_t c,
   }
 }
 
-// A random operand; what lies between its rows is NaN, and not the kernel's to read.
+// A random operand with NaN between its rows, which the kernel must not read.
 Buffer operand(DType t, const MatmulShape& s, int64_t rows, int64_t cols, int64_t ld, int64_t Batch::*stride,
                uint64_t stream) {
   const std::vector<double> all = Buffer::random(t, extent(rows, ld, s, stride), stream).values();
@@ -54,7 +54,7 @@ Buffer operand(DType t, const MatmulShape& s, int64_t rows, int64_t cols, int64_
   return Buffer(t, values);
 }
 
-// C is of the operands' dtype; of 16 bits, also fp32 (ways: as in all_ways).
+// C has the operands' dtype; if that has 16 bits, also fp32 (ways: as in all_ways).
 std::vector<DType> types_of_c(DType t) { return size_of(t) == 2 ? t_or_fp32(t) : std::vector{t}; }
 constexpr int kSet = 1, kAdd = 2, kSetFp32 = 3, kAddFp32 = 4;
 void expect_product(TestCtx& ctx, const MatmulShape& s, DType t, const std::vector<Way>& ways,
@@ -101,9 +101,9 @@ TEST_P(L01_Matmul, EveryTranspositionAndRaggedSize) {
   table().matmul(ctx, shape_of(64, 64, 3, Trans::No, Trans::No), ones.in(), ones.in(), out.out(Write::Set));
   const std::vector<double> c = out.values();
   const auto [least, most] = std::minmax_element(c.begin(), c.end());
-  EXPECT_EQ(*least, 3) << "C = A B, of ones, K = 3"
+  EXPECT_EQ(*least, 3) << "C = A B, where A and B are ones, K = 3"
                        << usual_mistake({{*most == 2, "one step of K is missing"},
-                                         {*least == 1, "some elements hold the last product alone"},
+                                         {*least == 1, "some elements hold only the last product"},
                                          {*least == 0, "some rows or columns of the tile are left at 0"}});
 }
 
@@ -135,8 +135,8 @@ TEST_P(L01_Matmul, SizesOnBothSidesOfEveryTile) {
       }
 }
 
-// Of bf16 with AMX a tile has 32 rows and columns and takes 32 numbers of K at a time; 128 rows are a chunk,
-// and 256 numbers of K a pass.
+// With AMX, a bf16 tile has 32 rows and columns and takes 32 numbers of K at a time; a chunk has 128 rows,
+// and a pass 256 numbers of K.
 TEST(L01_MatmulOnCpu, SizesOnBothSidesOfMatrixTiles) {
   DirtyCtx ctx;
   int i = 0;
@@ -174,8 +174,8 @@ TEST_P(L01_Matmul, NoProductsAreZeros) {
   }
 }
 
-// Strides of 0 give one matrix to all of a batch; the inner dimension may be the longer stride; batches may
-// lie with gaps, or side by side in one line, as heads do.
+// With strides of 0 all of a batch have the same matrix; the inner dimension may have the longer stride;
+// matrices may have gaps between them, or lie next to each other in one line, as heads do.
 TEST_P(L01_Matmul, BatchesWithinBatches) {
   DirtyCtx ctx;
   int i = 0;
@@ -194,8 +194,8 @@ TEST_P(L01_Matmul, BatchesWithinBatches) {
       }
 }
 
-// Blocks of K are 2048 deep (1024 in fp64, 4096 in bf16's pairs, 2048 of them with AMX), of N 1024 wide; what
-// earlier blocks gave waits in the workspace.
+// Blocks of K are 2048 deep (1024 in fp64; with bf16 pairs 4096, with AMX 2048), blocks of N 1024 wide; the
+// workspace keeps the sums of earlier blocks.
 TEST(L01_MatmulOnCpu, SumsOfSeveralBlocks) {
   DirtyCtx ctx;
   const std::vector<Way> both{{kSet}, {kAdd}};
@@ -213,8 +213,8 @@ TEST(L01_MatmulOnCpu, SumsOfSeveralBlocks) {
   expect_product(ctx, shape_of(13, 1030, 2060, Trans::No, Trans::No), DType::F32, kAdd);
 }
 
-// Many products at once have a share of the workspace each, and so smaller blocks: rows and columns of one
-// product are then cut too. All write the same product, of one A and one B.
+// Each of many products at once has a share of the workspace, and so smaller blocks: rows and columns of one
+// product are then divided, too. All compute the same product, of one A and one B.
 TEST(L01_MatmulOnCpu, ManyProductsShareTheWorkspace) {
   DirtyCtx ctx;
   for (const int n : {3, 8, 20}) {
@@ -237,7 +237,7 @@ TEST(L01_MatmulOnCpu, ManyProductsShareTheWorkspace) {
 }
 
 // More rows and columns than the workspace has partial sums for, in several blocks of K: the last rows are
-// those that they are by themselves.
+// bitwise equal to the same rows computed alone.
 TEST(L01_MatmulOnCpu, PartialSumsHaveRoomForAllRows) {
   for (const DType t : {DType::F32, DType::BF16}) {
     const int64_t M = 1030, N = 1030, K = 4100, few = 30;
@@ -253,8 +253,8 @@ TEST(L01_MatmulOnCpu, PartialSumsHaveRoomForAllRows) {
   }
 }
 
-// Infinity and what is no number arrive, 0 times infinity is not a number; and an odd K, which bf16's pairs
-// must fill up, makes none of infinity.
+// Infinity and NaN reach C, and 0 times infinity is NaN. An odd K, where bf16 pairs are filled up with 0,
+// does not turn infinity into NaN.
 TEST_P(L01_Matmul, WhatIsNotFiniteArrives) {
   for (const DType t : float_types())
     for (const int64_t K : {1, 2, 3, 5, 17}) {

@@ -11,16 +11,16 @@ ON_EVERY_DEVICE(L06_Muon);
 
 constexpr float kMomentum = 0.95f, kClip = 0.7f;
 
-// Where a reference can be wrong by a factor, to see that the bounds notice.
+// The places where a reference can be wrong by a factor, to test that the bounds detect it.
 using Factors = std::array<double, 4>;
 constexpr Factors kRight = {1, 1, 1, 1};
 
 struct Step {
   Expected m{"m", {}, {}}, direction{"direction", {}, {}};
 };
-// A sum of squares is taken in fp64 (cost.h), so |d| is as good as the elements of d, each of which has three
-// roundings of each of its two terms: those of g', of 1 - momentum, of the product; twice, for m and for d.
-// kept: d is of these m, which are there already.
+// The sum of squares is computed in fp64 (cost.h), so |d| is as exact as the elements of d. Each element has
+// three roundings of each of its two terms: of g', of 1 - momentum and of the product; twice, for m and for
+// d. kept: d is computed from these m, which the kernel has stored.
 Step step_of(const Buffer& gradient, const Buffer& moment, double clip = kClip, const Factors& off = kRight,
              const std::vector<double>* kept = nullptr) {
   const double mu = kMomentum;
@@ -36,8 +36,8 @@ Step step_of(const Buffer& gradient, const Buffer& moment, double clip = kClip, 
     sum += d[i] * d[i], error_sum += d_error[i] * d_error[i];
   }
   const double norm = std::sqrt(sum), by = std::isnan(norm) ? norm : std::max(off[3] * norm, 1e-7);
-  // The norm's error is at most that of d's elements, as a vector (Cauchy and Schwarz), and a few roundings;
-  // in fp64 the sum has some of its own.
+  // The norm's error is at most the length of the vector of d's errors (Cauchy and Schwarz) and a few
+  // roundings; in fp64 the sum adds its own.
   const double of_sum = moment.type() == DType::F64 ? double(g.size()) / 2 : 0;
   const double norm_error = (std::sqrt(error_sum) + (4 + of_sum) * norm) / by;
   for (size_t i = 0; i < d.size(); ++i) {
@@ -59,9 +59,9 @@ Moved direction_of(const Buffer& grad, const Buffer& m, double clip = kClip) {
   return {moved.values(), direction.values()};
 }
 
-// Every direction that may be asked for: of each dtype, set and added to; and none, when only m moves on.
-// Where m is rounded when it is kept, d may be that of m or of what is kept. way: beside fp32, where a call
-// is slow.
+// Every direction that a caller may want: in each dtype, Set and Add; and none, so that only m is updated. If
+// m is rounded when it is stored, d may be that of the exact or of the stored m. way: the way that is tested
+// in addition to fp32 if calls are slow.
 void expect_direction(const Buffer& grad, const Buffer& m, double clip = kClip, size_t way = 3) {
   const int64_t n = int64_t(grad.values().size());
   Step after = step_of(grad, m, clip);
@@ -87,7 +87,7 @@ void expect_direction(const Buffer& grad, const Buffer& m, double clip = kClip, 
   expect_contract(k, turn.table == &cpu_backend() ? all : few);
 }
 
-// On both sides of what a block of a GPU takes at a time and in all, and of what is worth a second thread.
+// Sizes just below and above the elements of a GPU's block, at a time and in all, and of a CPU's thread.
 void expect_directions(const std::vector<DType>& of_m) {
   const size_t every = turn.table == &cpu_backend() ? 1 : 5 * of_m.size();
   size_t k = 0;
@@ -118,7 +118,7 @@ TEST_P(L06_Muon, ADirectionIsNoLongerThanOneAndSmallOnesStaySmall) {
   EXPECT_EQ(direction_of(zeros, zeros).direction, std::vector<double>(5, 0));
 }
 
-// Squares overflow fp32, and in the sum they do it earlier; or all of them are less than it has.
+// The squares overflow fp32, and their sum does so earlier; or all squares are below the range of fp32.
 TEST_P(L06_Muon, TheNormOfLargeNumbers) {
   for (const double size : {1e20, 1e30, 1e-21})
     for (const DType grad : {DType::F32, DType::BF16})
@@ -138,7 +138,7 @@ TEST_P(L06_Muon, ANanIsNotHidden) {
       const auto [m, d] = direction_of(grad, Buffer(DType::F32, in_gradient ? numbers : with_nan));
       for (int64_t i = 0; i < n; ++i) {
         ASSERT_EQ(std::isnan(m[i]), i == n / 2) << i;
-        ASSERT_TRUE(std::isnan(d[i])) << "the norm is a NaN, but element " << i << " is " << d[i];
+        ASSERT_TRUE(std::isnan(d[i])) << "the norm is NaN, but element " << i << " is " << d[i];
       }
     }
 }

@@ -1,6 +1,6 @@
-// Lists of parameters inside a kernel: the launch refuses dtypes that an update cannot have; should one ever
-// get so far, a kernel says so and does not read it as fp16. (A file of its own: emu's words are not to meet
-// CUDA's.)
+// Lists of parameters inside a kernel: the launch rejects dtypes that an update cannot have; if such a dtype
+// reaches a kernel nevertheless, the kernel throws and does not read it as fp16. (In its own file, because
+// emu's names conflict with CUDA's.)
 #include <gtest/gtest.h>
 
 #include <vector>

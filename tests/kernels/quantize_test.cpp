@@ -1,5 +1,5 @@
-// quantize from its contract: the scale of each block, the nearest value for each element, the packing; and
-// dequantize: what each code comes back as. On every device, in every dtype, at sizes around every block.
+// quantize by its contract: the scale of each block, the nearest value for each element, the packing; and
+// dequantize: the dequantized value of each code. On every device, in every dtype, around every block size.
 #include "tests/kernels/quantize_testing.h"
 #include "tests/mistakes.h"
 
@@ -9,7 +9,7 @@ namespace {
 ON_EVERY_DEVICE(L10_Quantize);
 ON_EVERY_DEVICE(L10_Dequantize);
 
-// The scale from its definition, and of each element that no value is nearer than its code's.
+// Expects the scale of the definition, and that no value is nearer to an element than that of its code.
 void expect_nearest(const QuantCall& run, const std::vector<double>& x, const Result& r, double given = 1) {
   const Codebook& codebook = run.f.codebook;
   std::vector<double> ascending(codebook.value, codebook.value + codebook.count);
@@ -25,7 +25,7 @@ void expect_nearest(const QuantCall& run, const std::vector<double>& x, const Re
                             : run.f.range == Range::ZeroPoint ? double(float(greatest - least))
                                                               : given;
     ASSERT_EQ(scale, expected) << run.f.name << ", the scale of block " << b;
-    if (run.f.range == Range::ZeroPoint) {  // one of the codes is that of 0, and the range begins at `least`
+    if (run.f.range == Range::ZeroPoint) {  // one of the codes stands for 0, and the range begins at `least`
       double nearest = INFINITY;
       for (int c = 0; c < codebook.count; ++c) {
         const double zero = -double(float(scale) * codebook.value[c]);
@@ -48,7 +48,7 @@ void expect_nearest(const QuantCall& run, const std::vector<double>& x, const Re
     }
   }
   if (run.s.bits == 4 && run.s.n % 2) {
-    EXPECT_EQ(r.bytes.back() & 15, 0) << "half a byte that nothing is in";
+    EXPECT_EQ(r.bytes.back() & 15, 0) << "the unused half of the last byte";
   }
 }
 
@@ -100,7 +100,7 @@ TEST_P(L10_Quantize, SpecialNumbers) {
                                                 {double(0x1.fffffep127f), 0, -1, 1e38}};
   for (const Format& f : formats())
     for (const auto& values : blocks) {
-      if (f.range == Range::ZeroPoint && values[0] > 1e38) continue;  // their distance is no fp32 number
+      if (f.range == Range::ZeroPoint && values[0] > 1e38) continue;  // their distance overflows fp32
       const QuantCall run(f, 4, 4);
       const Buffer x(DType::F32, values);
       const Result r = run.quantize(x, 3e38);
@@ -120,13 +120,13 @@ TEST_P(L10_Quantize, EachBlockHasItsOwnGivenScale) {
   EXPECT_EQ(scales.values(), (std::vector<double>{1, 2, 4}));
 }
 
-// What lies beyond a scale that is given has the code of the last value.
+// Elements beyond a given scale get the code of the first or the last value.
 TEST_P(L10_Quantize, BeyondAGivenScale) {
   for (const Format& f : formats()) {
     if (f.range != Range::Given) continue;
     const QuantCall run(f, 6, 6);
     const int last = f.codebook.count - 1;
-    for (const double scale : {0.01, 1e-20}) {  // the second makes infinity of the last two
+    for (const double scale : {0.01, 1e-20}) {  // with the second, the last two become infinite
       const Buffer x(DType::F32, {1.1 * scale, -1.1 * scale, 5, -5, 1e30, -1e30});
       EXPECT_EQ(run.quantize(x, scale).codes, (std::vector<int>{last, 0, last, 0, last, 0})) << f.name;
     }
@@ -146,15 +146,15 @@ TEST_P(L10_Quantize, ABlockThatIsNotFiniteSaysSoInItsScale) {
         EXPECT_EQ(r.scales[1], INFINITY) << f.name << " " << bad << " in a block of " << block;
         EXPECT_TRUE(std::isfinite(r.scales[2])) << f.name << " " << bad;
         for (const int code : r.codes) ASSERT_LT(code, f.codebook.count);
-        if (block > 64) break;  // one of them in the large one
+        if (block > 64) break;  // one bad number suffices for the large block
       }
   }
 }
 
-// Two codes a byte, the first in its high half.
+// Two codes per byte, the first in its high half.
 TEST_P(L10_Quantize, Packing) {
   RecordProperty("exercise", "10.3");
-  Format absmax{"absmax 4", {}, 4};  // made here, so that 10.1 may be open
+  Format absmax{"absmax 4", {}, 4};  // built here, so that 10.1 may be open
   absmax.codebook.count = 15, absmax.codebook.step = 1 / 7.0f,
   absmax.codebook.per_step = absmax.codebook.zero = 7;
   std::fill_n(absmax.codebook.boundary, 256, NAN);
@@ -163,12 +163,12 @@ TEST_P(L10_Quantize, Packing) {
   const std::vector<uint8_t> bytes = run.quantize(x).bytes;
   EXPECT_EQ(bytes, (std::vector<uint8_t>{0x0E, 0x7A, 0x20}))
       << usual_mistake({{bytes[0] == 0xE0 && bytes[1] == 0xA7,
-                         "the halves of a byte are exchanged: which has the first code?"},
+                         "the halves of a byte are exchanged: which half has the first code?"},
                         {bytes == std::vector<uint8_t>{0x0E, 0x7A, 0x02},
                          "the last of an odd number of codes is in the low half, which must stay 0"}});
   for (const int64_t n : {4097, 20001, 20003})
     EXPECT_EQ(QuantCall(absmax, n, 64).quantize(Buffer::random(DType::F32, n, 1)).bytes.back() & 15, 0)
-        << "the last half of a byte, of " << n << " codes";
+        << "the unused half of the last byte, with " << n << " codes";
 }
 
 TEST_P(L10_Quantize, TheSameCodesOnEveryDevice) {
@@ -186,7 +186,7 @@ TEST_P(L10_Quantize, TheSameCodesOnEveryDevice) {
   }
 }
 
-// Finite, but their distance is not.
+// The elements are finite, but their distance is not.
 TEST_P(L10_Quantize, AZeroPointOfTooWideARange) {
   const Format& zero = formats()[2];
   const Result r = QuantCall(zero, 4, 2).quantize(Buffer(DType::F32, {3e38, -3e38, 1, 2}));
@@ -222,7 +222,7 @@ TEST_P(L10_Quantize, Refusals) {
     });
   };
   EXPECT_EQ(text({8, 8}), "");
-  EXPECT_EQ(text({8, 8, 5}), "quantize: codes of 5 bits; there are those of 8 and of 4");
+  EXPECT_EQ(text({8, 8, 5}), "quantize: codes of 5 bits; a code has 8 or 4 bits");
   EXPECT_EQ(text({8, 0}),
             "quantize: blocks of 0 for 8 elements; a block has at least one, and with 4 bits an even number, "
             "because two codes share a byte");

@@ -1,4 +1,4 @@
-// What the tests of quantize and dequantize share: formats, layouts, a call.
+// Shared by the tests of quantize and dequantize: formats, layouts, a call.
 #pragma once
 #include <cstring>
 
@@ -14,8 +14,8 @@ struct Format {
   int bits;
   Range range = Range::AbsMax;
 };
-// Two codebooks that are in no paper: values so close that many lie between two numbers of 16 upper bits, and
-// 16 of which several lie within 1/16.
+// Two codebooks that no paper has: one with values so close that many of them share their upper 16 bits, and
+// one of 16 values, several of which lie within 1/16.
 inline Codebook crowded_codebook(int count, int direction = 1) {
   std::vector<float> value;
   for (int i = 0; i < count; ++i) value.push_back(0.5f + 0.0625f * float(i) / float(count));
@@ -41,7 +41,7 @@ inline const std::vector<Format>& formats() {
   return all;
 }
 
-// Where kernels find raw bytes; what lies around them must stay.
+// Raw bytes for kernels; the bytes around them must not change.
 class Bytes {
  public:
   explicit Bytes(int64_t n) : n_(n), bytes_(size_t(n) + 2 * kAround, kGuard) {}
@@ -96,7 +96,7 @@ struct QuantCall {
   }
 };
 
-// (n, block): around the groups of 4,096, the 32 and 16 of vectors, pieces of a GPU, whole tensors.
+// (n, block): sizes around chunks of 4,096, vectors of 32 and 16, a GPU's pieces, whole tensors.
 inline std::vector<std::pair<int64_t, int64_t>> layouts(int bits) {
   std::vector<std::pair<int64_t, int64_t>> all{
       {1, 1},      {1, 64},    {2, 64},      {7, 7},       {63, 64},     {64, 64},     {65, 64},   {257, 64},

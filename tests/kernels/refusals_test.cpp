@@ -1,4 +1,4 @@
-// A buffer of the wrong dtype is refused by a sentence, the same on every device (kernels/checks.h).
+// A buffer of the wrong dtype is an error with the same message on every device (kernels/checks.h).
 #include "tests/kernels/kernel_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -16,9 +16,9 @@ void add_dtypes(Out& y, std::vector<DType*>& dtypes) { dtypes.push_back(&y.t); }
 template <class... P>
 using Entry = void (*Backend::*)(const Ctx&, P...);
 
-// Makes one buffer after the other fp16 where the others are fp32 (ids: int32); or, if some are bf16, each
-// bf16 that is fp32 and the other way about. `refused` has a letter for each: x where that must be refused, .
-// where it is allowed. There are no elements, so nothing is computed.
+// Gives one buffer after the other a wrong dtype: fp16 if the others are fp32 (ids: int32); or, if some are
+// bf16, fp32 instead of bf16 and bf16 instead of all others. `refused` has a letter for each buffer: x if the
+// dtype must be rejected, . if it is allowed. There are no elements, so nothing is computed.
 template <class... P>
 void expect_refused(const std::string& refused, Entry<P...> entry,
                     std::type_identity_t<std::decay_t<P>>... arguments) {
@@ -44,7 +44,7 @@ void expect_refused(const std::string& refused, Entry<P...> entry,
   }
 }
 
-// Calls each entry with buffers of T, its statistics (layernorm's, the log-sum-exp) being fp32.
+// Calls each entry with buffers of T and with fp32 statistics (layernorm's, the log-sum-exp).
 void expect_refusals(DType T) {
   using B = Backend;
   const bool sixteen = T != DType::F32;
@@ -78,7 +78,7 @@ void expect_refusals(DType T) {
   expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .KV = 1, .D = 2, .dims = 2}, x, y);
 }
 
-// The same for kernels that do what two others do.
+// The same for fused kernels.
 void expect_fused_refusals(DType T) {
   using B = Backend;
   const bool sixteen = T != DType::F32;
@@ -126,8 +126,8 @@ TEST_P(L21_Refusals, OfLlamasKernelsIn16BitsAllowFp32ForParametersGradients) {
 
 ON_EVERY_DEVICE(L19_Refusals);
 
-// Those of a vocabulary in parts, and of attention to blocks of keys. What has no buffer of T is the same for
-// each T.
+// Kernels of a sharded vocabulary, and of attention to blocks of keys. Calls without a buffer of T are the
+// same for each T.
 void expect_refusals_of_parts(DType T) {
   using B = Backend;
   Buffer any = Buffer::zeros(DType::F32, 8);
@@ -174,13 +174,13 @@ TEST_P(L16_Refusals, TheSumThatIsNormalizedMustBeThereAndBeReplaced) {
   TestCtx ctx;
   for (const Out sum : {any.out(Write::Add), Out{nullptr, DType::F32, Write::Set}})
     gradus::expect_refused(
-        "add_layernorm_fwd: the sum is what is normalized, so it must be there and be replaced", [&] {
+        "add_layernorm_fwd: `sum` is the input of the norm, so it must be given, with Write::Set", [&] {
           table().add_layernorm_fwd(ctx, {0, 2}, x, x, x, x, sum, y, y, 1e-5f);
         });
 }
 
-// Every buffer of an update in every dtype, T being bf16: what is neither T nor fp32 is refused, and a master
-// copy that is not fp32; what the value is decides what the others may be.
+// Every buffer of an update in every dtype, where T is bf16: dtypes other than T and fp32 are rejected, and
+// so is a master copy that is not fp32. The value's dtype decides which dtypes the other buffers may have.
 TEST_P(L03_Refusals, AnUpdateTakesTheDtypesOfTheContractOnly) {
   constexpr DType kTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16,
                               DType::I64, DType::I32, DType::I8,   DType::U8};
@@ -229,7 +229,7 @@ TEST_P(L03_Refusals, AProbabilityIsFrom0To1) {
 }
 
 TEST_P(L03_Refusals, AdamWBeginsWithUpdate1) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   Buffer x = Buffer::random(DType::F32, 4, 1);
   const Out out = x.out(Write::Set);
   const ParamUpdate u{1, out, x.in(), out, out, {}, false};

@@ -1,10 +1,10 @@
-// That a test can fail: what a check of this kind says of a reference that is wrong.
+// For testing that a check fails if its reference is wrong.
 #pragma once
 #include <gtest/gtest-spi.h>
 
 namespace gradus {
 
-// Whether `expect` fails; the test that asks does not.
+// Whether `expect` fails; that does not fail the calling test.
 template <class F>
 bool is_rejected(F&& expect) {
   testing::TestPartResultArray found;

@@ -37,8 +37,8 @@ TEST_P(L02_Rows, Bias) {
 }
 
 constexpr float kEps = 3e-4f;
-// What layernorm must give, and how far arithmetic may be off: a sum of n terms by n roundings of its terms'
-// sizes.
+// The expected results of layernorm, and the allowed errors: a sum of n terms may have n roundings of its
+// terms' sizes.
 struct LayerNorm {
   LayerNorm(RowShape s, DType T)
       : s(s),
@@ -60,7 +60,7 @@ struct LayerNorm {
       for (int64_t c = 0; c < s.cols; ++c) mean += row[c] / cols, size += std::abs(row[c]) / cols;
       for (int64_t c = 0; c < s.cols; ++c) var += (row[c] - mean) * (row[c] - mean) / cols;
       const double rstd = 1 / std::sqrt(var + double(kEps));
-      // Where columns nearly coincide, the rounding of the mean weighs as much as what is left of them.
+      // If the columns are nearly equal, the error of the mean is as large as their distances from it.
       const double steep = 1 + size * rstd, ops = 8 + cols;
       for (const double v : {mean, rstd}) statistics.value.push_back(v);
       for (const double v : {ops * size, ops * rstd * steep}) statistics.error.push_back(v);
@@ -71,7 +71,7 @@ struct LayerNorm {
       }
     }
   }
-  void backward() {  // of the statistics as they are stored
+  void backward() {  // uses the stored statistics
     stats = Buffer(stat(T), statistics.value);
     const std::vector<double> vx = x.values(), g = gamma.values(), vdy = dy.values(), of = stats.values();
     for (Expected* e : {&dgamma, &dbeta}) e->value = e->error = std::vector<double>(s.cols);
@@ -100,7 +100,7 @@ struct LayerNorm {
   Expected dx{"dx", {T}, {}}, dgamma{"dgamma", t_or_fp32(T), {}}, dbeta{"dbeta", t_or_fp32(T), {}};
 };
 
-// Whatever is trained: each subset of the outputs on a shape with several rows to a partition.
+// The ways are all subsets of the outputs, for a shape with several rows per partition, or some of them.
 void layernorm_of(RowShape s, std::vector<Way> ways(const std::vector<Expected>&)) {
   for (const DType T : float_types()) {
     const LayerNorm l(s, T);
@@ -124,7 +124,7 @@ TEST_P(L03_Rows, LayerNorm) {
 }
 TEST_P(L03_Rows, LayerNormOfEverySubsetOfOutputs) { layernorm_of({35, 9}, all_ways); }
 
-// That layernorm of a row of mean + 1/2 and mean - 1/2, by turns, is 1 and -1.
+// Expects that the layernorm of a row that alternates between mean - 1/2 and mean + 1/2 is -1 and 1.
 void expect_alternating(int64_t cols, double mean, double error) {
   std::vector<double> x(cols);
   for (int64_t i = 0; i < cols; ++i) x[i] = mean + (i % 2 ? 0.5 : -0.5);
@@ -140,18 +140,18 @@ void expect_alternating(int64_t cols, double mean, double error) {
 }
 TEST_P(L03_Rows, LayerNormOfALargeMeanKeepsItsVariance) {
   expect_alternating(256, 1e4 + 0.5, 1e-3);
-  expect_alternating(256, 0x1p20 + 0.5, 1e-3);  // the first mean is off by a large part of the deviation
+  expect_alternating(256, 0x1p20 + 0.5, 1e-3);  // the first mean's error is a large part of the deviation
 }
 
-// A plain fp32 sum of this row is thousands off: most additions lose the 5/16, all in the same direction. The
-// sum of the differences from that first mean, N of about 1, may err by N eps each, one after the other: 2^17
-// 2^-24 in all.
+// A plain fp32 sum of this row has an error of thousands: most additions lose the 5/16, all in the same
+// direction. The sum of the N differences from that first mean, each about 1, may have an error of N eps per
+// addition: so the mean has one of N eps, which is 2^17 2^-24.
 TEST_P(L03_Rows, LayerNormOfALongRowOfALargeMeanIsThatOfItsMean) {
   expect_alternating(1 << 17, 4096.8125, 0x1p-6);
 }
 
-// However the row is summed, fp32 rounds the sums of four and more of these; the first mean is off by some
-// tenths.
+// In any order of summation, fp32 rounds the sums of four and more of these numbers; the first mean has an
+// error of some tenths.
 TEST_P(L03_Rows, LayerNormOfARowWhoseMeanRoundsKeepsItsVariance) {
   for (const int64_t cols : {100, 256, 1000}) {
     std::vector<double> x(cols);
@@ -176,8 +176,8 @@ TEST_P(L03_Rows, LayerNormOfNanIsNan) {
   for (int i = 0; i < 3 * 70; ++i) ASSERT_EQ(std::isnan(got[i]), i / 70 != 1) << "element " << i;
 }
 
-// Seven ids: 3 and 5 do not occur, 1 only in the last row. The sums are in the order of the rows, so they are
-// known to the bit.
+// Seven ids: 3 and 5 do not occur, 1 only in the last row. The sums are in the order of the rows, so the
+// expected results are exact.
 TEST_P(L03_Rows, Embedding) {
   std::vector<RowShape> shapes{{0, 7}, {9, 7}, {40, 20}, {3, 300}, {3, 1030}, {260, 130}};
   for (const RowShape s : shapes) {

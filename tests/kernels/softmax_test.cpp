@@ -1,4 +1,4 @@
-// Softmax and cross-entropy against formulas in fp64, and the vector functions they are made of.
+// Softmax and cross-entropy against formulas in fp64, and the vector functions that they use.
 #include "kernels/cpu/vmath.h"
 #include "tests/kernels/kernel_contract.h"
 
@@ -16,7 +16,7 @@ std::vector<RowShape> softmax_shapes() {
   return shapes;
 }
 
-// Rows whose largest element is the last, so that a sum taken before must be scaled down.
+// Rows whose largest element is the last one, so that the sum before it must be scaled down.
 Buffer rising(DType T, RowShape s) {
   std::vector<double> x = Buffer::random(T, s.rows * s.cols, 1, 5).values();
   for (int64_t r = 1; r <= s.rows && s.cols > 0; ++r) x[r * s.cols - 1] = r % 2 ? 90 : 22;
@@ -38,7 +38,7 @@ TEST_P(L03_Softmax, Softmax) {
           for (int64_t c = 0; c < s.cols; ++c) sum += std::exp(row[c] - max);
           for (int64_t c = 0; c < s.cols; ++c) {
             y.value.push_back(std::exp(row[c] - max) / sum);
-            // e^x of less than -86.9 may be 0 on cpu, and what a GPU gives is subnormal
+            // for x below -86.9, e^x may be 0 on cpu and is subnormal on a GPU
             y.error.push_back(y.value.back() * (double(s.cols) + 8 + max - row[c]) + 0x1p-98);
           }
         }
@@ -52,7 +52,7 @@ TEST_P(L03_Softmax, SoftmaxBackward) {
   for (const DType T : float_types())
     for (const RowShape s : softmax_shapes()) {
       const int64_t n = s.rows * s.cols;
-      const Buffer y = Buffer::random(T, n, 1), dy = Buffer::random(T, n, 2);  // of any y, not of sum 1 alone
+      const Buffer y = Buffer::random(T, n, 1), dy = Buffer::random(T, n, 2);  // y need not have the sum 1
       const std::vector<double> vy = y.values(), vdy = dy.values();
       Expected dx{"dx", {T}, {}};
       for (int64_t r = 0; r < s.rows; ++r) {
@@ -93,12 +93,12 @@ TEST_P(L03_Softmax, SoftmaxOfMaskedRowsAndOfNaN) {
   }
 }
 
-// Cross-entropy with targets of which some do not count, with and without a count of more than one call's.
+// Cross-entropy with targets of which some do not count, with and without a count that includes other calls.
 struct Case {
   DType T;
   RowShape s;
   double count = 0;    // 0: none is given
-  int64_t one_in = 1;  // so many targets is one that counts
+  int64_t one_in = 1;  // one of this many targets counts
   Buffer logits;
   SharedVector<int32_t> ids = SharedVector<int32_t>(s.rows);
   Buffer counts = Buffer(stat(T), {count});
@@ -132,7 +132,7 @@ void expect_loss(const Case& c) {
                                                    out[1]);
                        },
                        cost::cross_entropy_fwd(c.s, c.T)};
-  const bool every_way = c.s.rows == 33;  // a shape with two rows to a partition, and quick
+  const bool every_way = c.s.rows == 33;  // a shape with two rows per partition, and fast
   ASSERT_NO_FATAL_FAILURE(expect_contract(fwd, every_way ? all_ways(fwd.outputs) : some_ways(fwd.outputs)));
 }
 
@@ -143,7 +143,7 @@ void expect_gradient(Case c) {
   Expected dx{"logits", {c.T}, {}};
   for (int64_t i = 0; i < c.s.rows * c.s.cols; ++i) {
     const int32_t target = c.ids[i / c.s.cols];
-    const double p = std::exp(x[i] - shift);  // as lse says, even if it is not the row's
+    const double p = std::exp(x[i] - shift);  // by the given lse, even if it is not that of the row
     const double d = target < 0 ? 0 : factor * (p - (target == i % c.s.cols));
     dx.value.push_back(d);
     dx.error.push_back(target < 0 ? 0 : factor * p * (8 + std::abs(x[i] - shift)) + 4 * std::abs(d));
@@ -158,7 +158,7 @@ void expect_gradient(Case c) {
 
 TEST_P(L02_Softmax, CrossEntropyAndItsGradientInPlace) {
   std::vector<RowShape> shapes = softmax_shapes();
-  shapes.front() = {257, 5};  // in place of no rows, which have no mean; more than a block that adds them
+  shapes.front() = {257, 5};  // instead of no rows, which have no mean; more rows than threads of a block
   for (const DType T : float_types())
     for (const RowShape s : shapes) {
       for (const Buffer& x : {Buffer::random(T, s.rows * s.cols, 1, 5), rising(T, s)}) expect_loss({T, s, x});
@@ -175,7 +175,7 @@ TEST_P(L07_CrossEntropy, OfTargetsThatCount) {
       }
 }
 
-// As PyTorch has it; with a count, the loss is 0.
+// NaN as in PyTorch; with a count, the loss is 0.
 TEST_P(L07_CrossEntropy, WhereNoTargetCountsTheMeanIsNotANumber) {
   const RowShape s{3, 4};
   const Buffer x = Buffer::random(DType::F32, 12, 1), five(DType::F32, {5});
@@ -195,7 +195,7 @@ TEST_P(L07_CrossEntropy, WhereNoTargetCountsTheMeanIsNotANumber) {
   }
 }
 
-// However many rows there are, the mean of equal ones is each of them.
+// The mean of equal losses is their value, for any number of rows.
 TEST_P(L02_Softmax, CrossEntropyOfManyRowsIsTheirMean) {
   const RowShape s{turn.table == &cpu_backend() ? 300'000 : 3'000, 2};
   const Case c(DType::F32, s, Buffer(DType::F32, std::vector<double>(s.rows * s.cols, 0.3)));
@@ -207,7 +207,7 @@ TEST_P(L02_Softmax, CrossEntropyOfManyRowsIsTheirMean) {
 }
 
 TEST_P(L02_Softmax, TargetsAndIdsOutOfRangeAreNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   Buffer x = Buffer::random(DType::F32, 6, 1), loss = Buffer::zeros(DType::F32, 1),
          lse = Buffer::zeros(DType::F32, 2);
   TestCtx ctx(Cost{.scratch = 64});

@@ -1,4 +1,4 @@
-// The code around cuBLAS where the machine is not as it should be; only a stand-in can be made so.
+// The code around cuBLAS in situations that only a stand-in can produce.
 #include <thread>
 
 #include "tests/standin/cublas_v2.h"
@@ -40,7 +40,7 @@ TEST_F(L03_OnStandins, CublasRefusesRowsThatOverlap) {
   EXPECT_EQ(product(2, 4, 1, CUBLAS_OP_N), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-// A handle is of one GPU, and serves one thread at a time.
+// A handle belongs to one GPU, and serves one thread at a time.
 TEST_F(L03_OnStandins, CublasHasAHandleForEachGpuAndThread) {
   const Buffer a(DType::F32, {3}), b(DType::F32, {5});
   const auto multiply = [&] {
@@ -53,7 +53,7 @@ TEST_F(L03_OnStandins, CublasHasAHandleForEachGpuAndThread) {
   multiply();
   const int64_t handles = machine.cublas_handles;
   multiply();
-  EXPECT_EQ(machine.cublas_handles, handles) << "made once";
+  EXPECT_EQ(machine.cublas_handles, handles) << "a handle is created once";
   machine.gpu = 1;
   multiply();
   EXPECT_EQ(machine.cublas_handles, handles + 1);
@@ -81,7 +81,7 @@ TEST_F(L03_OnStandins, WithoutAGpuIsAnErrorThatDoesNotStay) {
   TestCtx ctx;
   const MatmulShape s{.M = 1, .N = 1, .K = 1, .lda = 1, .ldb = 1, .ldc = 1};
   EXPECT_THROW(table().matmul(ctx, s, a.in(), a.in(), c.out(Write::Set)), Error);
-  EXPECT_EQ(standin::cudaGetLastError(), standin::cudaSuccess) << "the next that asks would be blamed for it";
+  EXPECT_EQ(standin::cudaGetLastError(), standin::cudaSuccess) << "the next call would report the error";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// AdamW and SGD by the formulas of kernels/entries.inc in fp64, and how far from them arithmetic may be.
+// AdamW and SGD by the formulas of kernels/entries.inc in fp64, and the allowed errors.
 #pragma once
 #include "tests/kernels/kernel_contract.h"
 

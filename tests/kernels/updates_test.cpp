@@ -9,7 +9,7 @@ ON_EVERY_DEVICE(L02_Updates);
 ON_EVERY_DEVICE(L03_Updates);
 ON_EVERY_DEVICE(L06_Sgd);
 
-// A parameter, what an optimizer updates of it, and what all that must become.
+// A parameter with its gradient, states and master copy.
 struct Update {
   Update(DType T, DType grad, DType m, DType v, int64_t n, bool decay)
       : n(n),
@@ -29,15 +29,15 @@ struct Update {
     return {n,    out(value, true), grad.in(), out(m, has_m), out(v, second_moment), out(master, has_master),
             decay};
   }
-  // Where the arithmetic is done: on the master copy, of which the value is then the rounding.
+  // The buffer that the kernel updates: with a master copy, the value is only its rounding.
   const Buffer& updated() const { return has_master ? master : value; }
   int64_t n;
   bool decay, has_m = true, has_master = false;
   Buffer value, grad, m, v, master;
 };
 
-// Every mix of dtypes, with and without master copy, decay and (SGD) momentum, at sizes on both sides of what
-// a block takes at a time (1,024) and in all (4,096). More of them than one launch takes (32).
+// Every mix of dtypes, with and without master copy, decay and (SGD) momentum, at sizes just below and above
+// the elements of a block at a time (1,024) and in all (4,096). More parameters than one launch takes (28).
 std::vector<Update> every_mix() {
   constexpr int64_t kSizes[] = {1, 4097, 0, 257, 1025, 7};
   std::vector<Update> all;
@@ -56,7 +56,7 @@ std::vector<Update> every_mix() {
   return all;
 }
 
-// All in one list, twice: what is shared between updates must be renewed.
+// All in one list, for two updates: the second must recompute the numbers that the parameters share.
 void expect_updates(const char* op, std::vector<Update> all, bool second_moment,
                     const std::function<void(const Ctx&, ParamList)>& kernel,
                     const std::function<AfterUpdate(const Update&, double)>& formula) {
@@ -125,7 +125,7 @@ TEST_P(L06_Sgd, NesterovClippingAndScaleAreTheFormula) {
         expect_sgd({nesterov ? 0.9f : 0.8f, 0.3f, nesterov, clips, scale});
 }
 
-// 1 - b^n of the first updates, where nearly all digits of b^n go: in fp32 it would be off by up to 3e-5.
+// In the first updates, 1 - b^n cancels nearly all digits of b^n: in fp32 its error would be up to 3e-5.
 TEST_P(L03_Updates, AdamWsCorrectionsDoNotCancel) {
   const AdamWArgs args{.beta1 = 0.999f, .beta2 = 0.9999f, .eps = 0};
   for (int n = 1; n <= 20; ++n) {

@@ -1,5 +1,5 @@
-// Ids and targets of a vocabulary that is shared out among ranks: the ids of a part, and the kernels that
-// meet kElsewhere.
+// Ids and targets of a vocabulary that is sharded across ranks: the ids of a part, and the kernels that get
+// kElsewhere.
 #include "tests/kernels/vocabulary_parts_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -10,7 +10,7 @@ ON_EVERY_DEVICE(L19_LocalIds);
 ON_EVERY_DEVICE(L19_EmbeddingOfParts);
 ON_EVERY_DEVICE(L19_TargetsElsewhere);
 
-// -1 and ids from all of [0, all), those at both ends of each part among them.
+// -1 and ids from all of [0, all), including those at both ends of each part.
 TEST_P(L19_LocalIds, SizesOnBothSidesOfABlockAndPartsAnywhere) {
   for (const int64_t n : {0, 1, 7, 31, 32, 33, 255, 256, 257, 1000})
     for (const int64_t all : {1, 7, 300})
@@ -33,12 +33,13 @@ TEST_P(L19_LocalIds, SizesOnBothSidesOfABlockAndPartsAnywhere) {
       }
 }
 TEST_P(L19_LocalIds, AnIdOutOfRangeIsNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   for (const int32_t bad : {5, 6, kElsewhere, -3, INT32_MAX, INT32_MIN})
     for (const IdRange& part : {IdRange{0, 5}, {2, 2}}) {
       const std::string text = refusal([&] { local_ids({4, bad, -1}, 5, part); });
-      const std::string end = table().name == std::string("cpu") ? " at 1 is not one of 5"
-                                                                 : " is not in the vocabulary, nor -1; see 1";
+      const std::string end = table().name == std::string("cpu")
+                                  ? " at 1 is not one of 5"
+                                  : " is neither in the vocabulary nor -1; see 1";
       EXPECT_EQ(text, "local_ids: id " + std::to_string(bad) + end);
     }
 }
@@ -82,7 +83,7 @@ TEST_P(L19_EmbeddingOfParts, AnIdElsewhereReadsZerosAndHasNoGradient) {
     }
 }
 
-// Each row of y has one part that is not 0, and each row of the table belongs to one part: nothing is
+// In each row of y only one part is not 0, and each row of the table belongs to one part, so nothing is
 // rounded.
 TEST_P(L19_EmbeddingOfParts, PartsAddUpToTheWholeToTheBit) {
   constexpr int64_t kVocab = 11;
@@ -183,7 +184,7 @@ TEST_P(L19_TargetsElsewhere, OfAPartWithoutColumnsTheLogSumExpIsMinusInfinity) {
 }
 
 TEST_P(L19_TargetsElsewhere, NeedACountAndOthersAreNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   Buffer x = Buffer::random(DType::F32, 6, 1), lse = Buffer::zeros(DType::F32, 2), one(DType::F32, {1}),
          sums = Buffer::zeros(DType::F32, 4);
   TestCtx ctx(cost::cross_entropy_fwd({2, 3}, DType::F32));

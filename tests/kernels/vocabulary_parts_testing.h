@@ -1,4 +1,4 @@
-// What the tests of a vocabulary in parts share: the parts, their ids, and targets of each kind.
+// Shared by the tests of a vocabulary in parts: the parts, their ids, and targets of each kind.
 #pragma once
 #include "tests/kernels/kernel_contract.h"
 
@@ -10,7 +10,7 @@ inline CBuf in(const Ids& ids) { return {ids.data(), DType::I32}; }
 struct IdRange {
   int64_t first, count;
 };
-// Parts one after the other that have so many ids.
+// Consecutive parts with these numbers of ids.
 inline std::vector<IdRange> ranges(const std::vector<int64_t>& counts) {
   std::vector<IdRange> ranges;
   int64_t first = 0;
@@ -21,7 +21,7 @@ inline int32_t expected_id(int32_t id, const IdRange& part) {
   if (id < 0) return id;
   return id >= part.first && id < part.first + part.count ? int32_t(id - part.first) : kElsewhere;
 }
-// local_ids of these, with memory around the output that must stay as it was.
+// local_ids of `ids`, with memory around the output that must not change.
 inline Ids local_ids(const Ids& ids, int64_t all, const IdRange& part) {
   constexpr int32_t kGuard = 0x5A5A'5A5A;
   const int64_t n = int64_t(ids.size());

@@ -18,8 +18,8 @@ inline void PrintTo(const Usage& usage, std::ostream* out) {  // in messages of 
 }
 
 // A device with a fixed number of bytes. Its "memory" is the host's, so that blocks can be written to.
-// `misused` counts pages that were mapped twice, or unmapped in another way than they were mapped, and
-// `addresses` what is reserved.
+// `misused` counts pages that were mapped twice, or unmapped differently than they were mapped; `addresses`
+// counts the reserved addresses.
 struct SmallDevice : Source {
   explicit SmallDevice(int64_t capacity) : left(capacity) {}
   void* acquire(int64_t bytes) override {

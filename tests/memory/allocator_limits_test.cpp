@@ -1,4 +1,4 @@
-// What the allocator does where memory ends, what belongs to one allocator or block alone, and misuse.
+// The allocator at its limits, the state that belongs to one allocator or block only, and misuse.
 #include <gtest/gtest.h>
 
 #include "tests/memory/allocator_fixture.h"
@@ -13,12 +13,12 @@ TEST(L01_Allocator, TheBudgetIsMetExactlyAndNotByOneByteLess) {
     Fixture f;
     f.allocator.set_budget(segment - 1);
     EXPECT_THROW(f.get(bytes), OutOfMemory) << bytes;
-    EXPECT_EQ(f.meter.device_requests(), 0) << "the device is not even asked";
+    EXPECT_EQ(f.meter.device_requests(), 0) << "a request above the budget reached the device";
     f.allocator.set_budget(segment);
     EXPECT_EQ(f.allocator.budget(), segment);
     Block* b = f.get(bytes);
     EXPECT_EQ(f.meter.reserved(), segment);
-    f.allocator.set_budget(segment / 2);  // what is held stays, and can be used
+    f.allocator.set_budget(segment / 2);  // existing segments stay and can be used
     f.allocator.free(b);
     b = f.get(bytes);
     EXPECT_EQ(f.meter.device_requests(), 1);
@@ -27,14 +27,14 @@ TEST(L01_Allocator, TheBudgetIsMetExactlyAndNotByOneByteLess) {
   }
 }
 
-// The cache is given back only where nothing else helps; blocks in use keep their places and their accounts.
+// The cache is emptied only if nothing else helps; blocks in use keep their addresses and their accounting.
 TEST(L01_Allocator, AFailedRequestEmptiesTheCacheAndChangesNothingElse) {
   Fixture f;
   f.allocator.set_budget(60 * kMiB);
   Block *small = f.get(1000), *large = f.get(11 * kMiB), *cached = f.get(30 * kMiB);
   f.allocator.free(cached);
   const Usage now = f.meter.now(), peak = f.meter.at_peak();
-  Block* second = f.get(14 * kMiB);  // the cache has it
+  Block* second = f.get(14 * kMiB);  // from the cache
   EXPECT_EQ(place_of(second), Place(2, 0));
   f.allocator.free(second);
   EXPECT_EQ(f.meter.reserved(), 44 * kMiB);
@@ -43,7 +43,7 @@ TEST(L01_Allocator, AFailedRequestEmptiesTheCacheAndChangesNothingElse) {
   EXPECT_EQ(f.meter.now(), now);
   EXPECT_EQ(f.meter.at_peak(), peak);
   EXPECT_EQ(f.meter.peak_reserved(), 44 * kMiB);
-  EXPECT_EQ(f.meter.device_requests(), 3) << "what was refused does not count";
+  EXPECT_EQ(f.meter.device_requests(), 3) << "failed requests must not count";
   EXPECT_EQ(place_of(small), Place(0, 0));
   EXPECT_EQ(place_of(large), Place(1, 0));
   EXPECT_EQ(std::tuple(large->size, large->requested, large->name),
@@ -62,14 +62,14 @@ TEST(L01_Allocator, EmptyCacheKeepsWhatIsFreeInSegmentsInUse) {
   f.allocator.empty_cache();
   EXPECT_EQ(f.meter.reserved(), 20 * kMiB);
   Block *first = f.get(4 * kMiB), *behind = f.get(12 * kMiB);
-  EXPECT_EQ(place_of(first), Place(0, 0)) << "still in the pool";
+  EXPECT_EQ(place_of(first), Place(0, 0)) << "the free block is still in the pool";
   EXPECT_EQ(place_of(behind), Place(0, 8 * kMiB));
   Block* next = f.get(40 * kMiB);
-  EXPECT_EQ(next->segment->serial, 2) << "serials are never given twice";
+  EXPECT_EQ(next->segment->serial, 2) << "a serial is used only once";
   for (Block* block : {b, first, behind, next}) f.allocator.free(block);
 }
 
-// A device that says at its end what it then had.
+// A device that reports at its end how many bytes it had then.
 struct WatchedDevice : SmallDevice {
   WatchedDevice(int64_t capacity, int64_t& left_at_end) : SmallDevice(capacity), at_end(left_at_end) {}
   ~WatchedDevice() override { at_end = left - addresses; }
@@ -98,7 +98,7 @@ TEST(L01_Allocator, TwoAllocatorsShareNothing) {
   f.allocator.keep_history();
   Block *a = f.get(100), *b = g.get(30 * kMiB), *c = g.get(100);
   EXPECT_EQ(place_of(a), Place(0, 0));
-  EXPECT_EQ(place_of(b), Place(0, 0)) << "each counts its own segments";
+  EXPECT_EQ(place_of(b), Place(0, 0)) << "each allocator counts its own segments";
   EXPECT_EQ(f.meter.reserved(), 2 * kMiB);
   EXPECT_EQ(g.meter.reserved(), 32 * kMiB);
   EXPECT_EQ(c->segment->page, 0);
@@ -122,7 +122,7 @@ TEST(L01_Allocator, KindsChangeTwiceAndToTheSame) {
     EXPECT_EQ(f.meter.now(), expected);
     EXPECT_EQ(f.allocator.history().back().kind, kind);
   }
-  EXPECT_EQ(f.meter.at_peak()[Kind::Temporary], 1000) << "as it was at the peak";
+  EXPECT_EQ(f.meter.at_peak()[Kind::Temporary], 1000) << "the kind at the time of the peak";
   f.allocator.free(b);
   EXPECT_EQ(f.allocator.history().back().kind, Kind::Gradient);
   EXPECT_EQ(f.meter.now(), Usage{});
@@ -145,8 +145,8 @@ TEST(L01_Allocator, ABlockHasNothingOfItsEarlierOwner) {
   f.allocator.free(block);
 }
 
-// No device has so much, so its sum could not be counted either: also where 1 TiB of addresses is reserved,
-// and on meta, which has all addresses there can be.
+// No device has this much memory, and sums of such sizes would overflow: also where 1 TiB of addresses is
+// reserved, and on meta, which has all possible addresses.
 TEST(L01_Allocator, ImpossibleSizesAreOutOfMemory) {
   for (const bool expandable : {false, true}) {
     Fixture f;
@@ -176,7 +176,7 @@ TEST(L01_Allocator, MisuseIsRefusedAndChangesNothing) {
     try {
       f.allocator.allocate(-1, Kind::Data, "tokens");
     } catch (const OutOfMemory&) {
-      ADD_FAILURE() << "a negative size is no lack of memory";
+      ADD_FAILURE() << "a negative size must not be reported as out of memory";
     }
   });
   EXPECT_EQ(f.meter.now(), before);
@@ -190,10 +190,10 @@ TEST(L01_AllocatorDeathTest, ASecondFreeAbortsAndNamesTheBlock) {
   Block *a = f.get(100, "twice"), *b = f.get(100), *own = f.allocator.allocate(30 * kMiB, Kind::Weight, "w");
   f.allocator.free(a);
   EXPECT_DEATH(f.allocator.free(a), "freed twice: block \"twice\"");
-  f.allocator.free(b);  // a merged into its neighbour and is gone as a block, yet the second free is seen
+  f.allocator.free(b);  // a was merged into its neighbour, but the second free is still noticed
   EXPECT_DEATH(f.allocator.free(b), "freed twice");
   f.allocator.free(own);
-  f.allocator.empty_cache();  // the segment went back
+  f.allocator.empty_cache();  // the segment was released
   EXPECT_DEATH(f.allocator.free(own), "freed twice: block \"w\" .weight, 31457280 bytes");
 }
 

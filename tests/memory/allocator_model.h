@@ -1,5 +1,5 @@
-// A second implementation of the allocator's rules, as naive as can be: vectors, searched from the beginning,
-// and put in order again after each change.
+// A second implementation of the allocator's rules, as simple as possible: vectors that are searched from the
+// beginning and sorted after each change.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -37,8 +37,8 @@ class Model {
  public:
   std::vector<Tiled> segments;
   bool expandable = false;
-  int64_t budget = 0, capacity = 0;  // 0: no bound
-  int64_t requests = 0;              // segments and pages that were had from the device
+  int64_t budget = 0, capacity = 0;  // 0: no limit
+  int64_t requests = 0;              // device allocations: segments and pages
 
   int64_t reserved() const {
     int64_t sum = 0;
@@ -107,8 +107,8 @@ class Model {
     std::abort();
   }
 
-  // Segments stand in the order of their serials and pieces in that of their offsets: the first of equal
-  // ones is the right one.
+  // Segments are in the order of their serials and pieces in that of their offsets, so the first of equally
+  // good ones is the right one.
   Piece* best_fit(int64_t size, bool small) {
     Piece* best = nullptr;
     for (Tiled& s : segments)

@@ -1,6 +1,6 @@
-// The allocator against its model: every block of every segment, what its meter counts and what its device
-// has left must be the same after each of some thousand random operations, and blocks must keep what was
-// written.
+// Compares the allocator with its model: every block of every segment, the counts of its meter and the bytes
+// left on its device must agree after each of some thousand random operations, and blocks must keep their
+// contents.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -21,7 +21,7 @@ std::vector<Tiled> tiles_of(const Allocator& allocator) {
   return result;
 }
 
-// Sizes of all magnitudes, every second one at a threshold of the rules.
+// Sizes of all magnitudes; about half of them are near a threshold of the rules.
 int64_t random_size(std::mt19937& random) {
   constexpr int64_t kThresholds[] = {0, 512, kMiB, 2 * kMiB, 8 * kMiB, 10 * kMiB, 19 * kMiB, 20 * kMiB};
   if (random() % 2 == 0) return int64_t(random()) % (int64_t(1) << random() % 26);
@@ -35,7 +35,7 @@ struct Run {
   struct Live {
     Block* block;
     Model::Place place;
-    char stamp;  // its first and its last byte
+    char stamp;  // the value of its first and last byte
   };
 
   explicit Run(std::unique_ptr<Source> source) : allocator(std::move(source), meter) {}
@@ -54,11 +54,11 @@ struct Run {
       b = allocator.allocate(bytes, kind, "random");
     } catch (const OutOfMemory&) {
       ++refused;
-      EXPECT_FALSE(place) << bytes << " bytes have room";
+      EXPECT_FALSE(place) << bytes << " bytes fit, but the allocator failed";
       return;
     }
     live.push_back({b, place.value_or(Model::Place{-1, -1, -1}), char(++stamps)});
-    ASSERT_TRUE(place) << bytes << " bytes have no room";
+    ASSERT_TRUE(place) << bytes << " bytes do not fit, but the allocator succeeded";
     EXPECT_EQ(std::tuple(b->segment->serial, b->offset, b->size),
               std::tuple(place->serial, place->offset, place->size));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(b->data()) % 64, 0u);
@@ -77,7 +77,7 @@ struct Run {
       for (const char* at : {block->data(), block->data() + block->requested - 1}) {
         char found = 0;
         allocator.source().copy_out(&found, at, 1);
-        EXPECT_EQ(found, stamp) << "of " << block->requested << " bytes";
+        EXPECT_EQ(found, stamp) << "first or last byte of a block of " << block->requested << " bytes";
       }
     usage.by_kind[int(block->kind)] -= block->requested;
     usage.rounding -= place.size - block->requested;
@@ -112,7 +112,7 @@ struct Run {
     ASSERT_EQ(device->misused, 0);
   }
 
-  SmallDevice* device = nullptr;  // the source, if it is one
+  SmallDevice* device = nullptr;  // the source, if it is a SmallDevice
   Meter meter;
   Allocator allocator;
   Model model;
@@ -143,12 +143,12 @@ void random_use(Run& run, Expand expand, uint32_t seed) {
     run.compare();
     if (testing::Test::HasFailure()) FAIL() << "operation " << i << ", seed " << seed;
   }
-  EXPECT_GT(run.refused, 20) << "the bounds should press";
+  EXPECT_GT(run.refused, 20) << "the test should reach the limits often";
   while (!run.live.empty()) run.free_last();
   run.empty_cache();
   run.compare();
   EXPECT_TRUE(run.allocator.segments().empty());
-  EXPECT_TRUE(!run.device || run.device->addresses == 0) << "these go back too";
+  EXPECT_TRUE(!run.device || run.device->addresses == 0) << "addresses were not released";
 }
 
 void compare_with_the_model(Expand expand) {

@@ -1,5 +1,5 @@
-// Expandable segments: what they save where sizes grow; page by page, what is mapped and unmapped where; and
-// what a device that fails in the middle leaves behind.
+// Expandable segments: the memory that they save where sizes grow; which pages are mapped and unmapped; and
+// the state after a device fails in the middle of a request.
 #include <gtest/gtest.h>
 
 #include "tests/memory/allocator_fixture.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kSmallPage = 2 * kMiB, kPage = 20 * kMiB;
 
-// A device that writes down its pages, as indices, and refuses the map after `maps_left` more.
+// A device that logs its pages by index, and whose map() fails after `maps_left` more calls.
 struct Recorder : SmallDevice {
   Recorder() : SmallDevice(int64_t(4) << 30) {}
   void* reserve(int64_t bytes) override {
@@ -74,7 +74,7 @@ TEST(L05_Expandable, GrowingTensorsDoNotFragment) {
   EXPECT_GE(f.meter.reserved(), peak);
   EXPECT_LT(f.meter.reserved(), peak + kPage);
   EXPECT_EQ(f.allocator.segments().size(), 1u);
-  EXPECT_EQ(f.meter.device_requests(), f.meter.reserved() / kPage) << "each page is asked for once";
+  EXPECT_EQ(f.meter.device_requests(), f.meter.reserved() / kPage) << "each page is allocated once";
   expect_consistent(f.allocator);
 }
 
@@ -132,16 +132,16 @@ TEST(L05_Expandable, EachPageIsMappedOnceInOrderAndUnmappedAlone) {
   EXPECT_EQ(a->segment->page, kPage);
   EXPECT_EQ(a->segment->bytes, 2 * kPage);
   EXPECT_EQ(a->segment->addresses % kPage, 0);
-  Block* b = f.get(kPage - 512);  // what is left
+  Block* b = f.get(kPage - 512);  // the rest of page 1
   EXPECT_EQ(f.source->taken_log(), Log{});
   Block* c = f.get(2 * kPage);
   EXPECT_EQ(f.source->taken_log(), (Log{"map 2", "map 3"}));
   f.allocator.free(a);
-  f.allocator.empty_cache();  // page 1 is b's too
+  f.allocator.empty_cache();  // page 1 is also used by b
   EXPECT_EQ(f.source->taken_log(), Log{"unmap 0"});
   EXPECT_EQ(f.meter.reserved(), 3 * kPage);
   f.allocator.empty_cache();
-  EXPECT_EQ(f.source->taken_log(), Log{}) << "what is gone does not go again";
+  EXPECT_EQ(f.source->taken_log(), Log{}) << "an unmapped page must not be unmapped again";
   expect_consistent(f.allocator);
   f.allocator.free(b);
   f.allocator.free(c);
@@ -158,7 +158,7 @@ TEST(L05_Expandable, AMapThatFailsAtTheSecondPageLeavesNothing) {
   EXPECT_EQ(f.meter.peak_reserved(), 0);
   EXPECT_EQ(f.meter.device_requests(), 0);
   EXPECT_TRUE(f.source->pages.empty());
-  EXPECT_EQ(f.source->addresses, 0) << "the addresses go back too: a wholly free segment is not kept";
+  EXPECT_EQ(f.source->addresses, 0) << "addresses of a wholly free segment were not released";
   EXPECT_TRUE(f.allocator.segments().empty());
 
   f.source->maps_left = INT64_MAX;
@@ -166,14 +166,15 @@ TEST(L05_Expandable, AMapThatFailsAtTheSecondPageLeavesNothing) {
   f.source->taken_log();
   f.source->maps_left = 1;
   EXPECT_THROW(f.get(3 * kPage), OutOfMemory);
-  EXPECT_EQ(f.source->taken_log(), (Log{"map 2", "no 3", "unmap 2", "no 2"})) << "and once more";
+  EXPECT_EQ(f.source->taken_log(), (Log{"map 2", "no 3", "unmap 2", "no 2"}))
+      << "the allocator tries twice: before and after it empties the cache";
   EXPECT_EQ(f.meter.reserved(), 2 * kPage);
   EXPECT_EQ(f.source->misused, 0);
   expect_consistent(f.allocator);
   Block* free_still = f.get(19 * kMiB);
-  EXPECT_EQ(free_still->offset, kPage + kMiB) << "what was free is still there";
+  EXPECT_EQ(free_still->offset, kPage + kMiB) << "the free block must survive the failure";
 
-  // When the device has memory again, it goes on where it was.
+  // When the device has memory again, the allocator continues.
   f.source->maps_left = 1;
   EXPECT_THROW(f.get(2 * kPage), OutOfMemory);
   f.source->maps_left = INT64_MAX;
@@ -188,7 +189,7 @@ TEST(L05_Expandable, ADeviceWithoutAddressesHasNoMemory) {
   f.source->no_addresses = true;
   EXPECT_THROW(f.get(kPage), OutOfMemory);
   EXPECT_TRUE(f.allocator.segments().empty());
-  EXPECT_EQ(f.source->taken_log(), Log{}) << "nothing can be mapped, and nothing goes back";
+  EXPECT_EQ(f.source->taken_log(), Log{}) << "nothing can be mapped, and nothing is unmapped";
   f.source->no_addresses = false;
   f.allocator.free(f.get(kPage));
 }
@@ -203,7 +204,7 @@ TEST(L05_Expandable, MoreAddressesThanOneSegmentHasAreAnotherSegment) {
   Block* c = allocator.allocate(kTiB / 8, Kind::Other, "c");
   Block* d = allocator.allocate(kTiB * 2, Kind::Other, "d");
   EXPECT_NE(b->segment, a->segment);
-  EXPECT_EQ(c->segment, a->segment) << "the first that has room";
+  EXPECT_EQ(c->segment, a->segment) << "the first segment that has room";
   EXPECT_EQ(allocator.segments().size(), 3u);
   expect_consistent(allocator);
   for (Block* block : {a, b, c, d}) allocator.free(block);
@@ -223,8 +224,8 @@ TEST(L05_Expandable, TheBudgetIsMetExactlyByPages) {
   for (Block* block : {a, b}) f.allocator.free(block);
 }
 
-// A segment of its own keeps the large pool's rule for splitting; expandable ones split from 512 bytes on,
-// whichever way new memory comes by now.
+// A segment of one block keeps the large pool's rule for splitting; expandable ones split from 512 bytes on,
+// whichever way new memory is allocated now.
 TEST(L05_Expandable, WhereTheRestIsSplitOffDependsOnTheSegment) {
   Pages f;
   Block* pages = f.get(kPage);
@@ -237,12 +238,12 @@ TEST(L05_Expandable, WhereTheRestIsSplitOffDependsOnTheSegment) {
   EXPECT_EQ(in_pages->size, kPage - 512);
   f.allocator.set_expandable(true);
   Block* whole = f.get(11 * kMiB);
-  EXPECT_EQ(whole->segment->page, 0) << "the best fit is taken, whatever segment it is in";
+  EXPECT_EQ(whole->segment->page, 0) << "the best fit counts, in any segment";
   EXPECT_EQ(whole->size, 12 * kMiB);
   for (Block* b : {in_pages, whole}) f.allocator.free(b);
 }
 
-// The largest free piece is memory: neither the addresses without it, nor what is in use.
+// The largest free piece is free memory: holes and blocks in use do not count.
 TEST(L05_Expandable, TheMessageNamesTheLargestFreePiece) {
   Pages f;
   f.allocator.set_budget(4 * kPage + kSmallPage);

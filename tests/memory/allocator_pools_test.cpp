@@ -1,4 +1,4 @@
-// Private pools: the same addresses again, whatever others ask for in between.
+// Private pools: repeated requests get the same addresses, whatever is allocated outside in between.
 #include <gtest/gtest.h>
 
 #include "src/core/rng.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Addresses = std::vector<char*>;
 
-// A sequence of requests, drawn from a seed; what is left at its end is given back.
+// A sequence of requests, drawn from a seed; blocks that are left at its end are freed.
 Addresses work(Fixture& f, uint64_t seed) {
   Rng rng(seed, 0);
   std::vector<Block*> alive;
@@ -66,7 +66,7 @@ TEST(L16_AllocatorPools, NobodyElseIsServedFromThem) {
   EXPECT_NE(other->segment, mine->segment);
   EXPECT_EQ(mine->segment->pool, pool);
   EXPECT_EQ(other->segment->pool, 0);
-  f.allocator.free(mine);  // given back outside: it is the pool's all the same
+  f.allocator.free(mine);  // freed outside the pool, but its memory stays in the pool
   Block *small = f.get(1000), *more = f.get(kMiB);
   EXPECT_EQ(small->segment, other->segment);
   EXPECT_EQ(more->segment, other->segment);
@@ -91,11 +91,11 @@ TEST(L16_AllocatorPools, WhatIsInUseOutlivesItsPool) {
   f.allocator.end_pool(pool);
   f.allocator.empty_cache();
   EXPECT_EQ(b->data()[999], 7);
-  Block* beside = f.get(1000);
-  EXPECT_EQ(beside->segment, b->segment) << "the segment is everybody's";
-  f.allocator.free(b), f.allocator.free(beside);
+  Block* neighbour = f.get(1000);
+  EXPECT_EQ(neighbour->segment, b->segment) << "the segment is now in the common pool";
+  f.allocator.free(b), f.allocator.free(neighbour);
   EXPECT_NE(f.allocator.begin_pool(), pool);
-}  // a pool that has not ended goes with its allocator
+}  // the allocator ends the last pool
 
 TEST(L16_AllocatorPools, TheFirstFreeBlockThatFitsIsTakenAndSplitAsElsewhere) {
   Fixture f;
@@ -107,7 +107,7 @@ TEST(L16_AllocatorPools, TheFirstFreeBlockThatFitsIsTakenAndSplitAsElsewhere) {
   Block* e = f.get(1000);  // c would be the best fit
   EXPECT_EQ(e->data(), first);
   Block* large = f.get(12 * kMiB - 700 * 1024);
-  EXPECT_EQ(large->size, 12 * kMiB) << "what is left is too little to be split off";
+  EXPECT_EQ(large->size, 12 * kMiB) << "the remainder is too small to be split off";
   for (Block* x : {b, d, e, large}) f.allocator.free(x);
   f.allocator.use_pool(0);
 }
@@ -120,14 +120,14 @@ TEST(L16_AllocatorPools, EachEndsAloneAndLargeBlocksGoToTheCommonPool) {
   f.allocator.use_pool(a);
   Block *kept = f.get(3 * kMiB), *freed = f.get(3 * kMiB);
   f.allocator.free(freed);
-  f.allocator.end_pool(a);  // which is in use: then the common one is
+  f.allocator.end_pool(a);  // it is in use; after this the common pool is
   EXPECT_EQ(f.allocator.pool(), 0);
   EXPECT_EQ(of_b->segment->pool, b);
   Block* more = f.get(3 * kMiB);
   EXPECT_EQ(more->segment, kept->segment);
   for (Block* x : {of_b, kept, more}) f.allocator.free(x);
   f.allocator.empty_cache();
-  EXPECT_EQ(f.meter.reserved(), 2 * kMiB) << "the other pool's";
+  EXPECT_EQ(f.meter.reserved(), 2 * kMiB) << "only the segment of pool b stays";
   EXPECT_EQ(refusal([&] { f.allocator.use_pool(a); }),
             "allocator: there is no private pool " + std::to_string(a) + ", or it has ended");
 }
@@ -178,7 +178,7 @@ TEST(L16_AllocatorPools, APoolIsGivenWhatOthersHaveCached) {
   f.allocator.use_pool(pool);
   Block* b = f.get(36 * kMiB);
   f.allocator.free(b);
-  EXPECT_THROW(f.get(38 * kMiB), OutOfMemory) << "what the pool has is not taken apart";
+  EXPECT_THROW(f.get(38 * kMiB), OutOfMemory) << "the segments of the pool stay";
   f.allocator.use_pool(0);
   EXPECT_THROW(f.get(30 * kMiB), OutOfMemory);
   f.allocator.end_pool(pool);

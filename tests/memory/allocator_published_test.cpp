@@ -51,8 +51,8 @@ TEST(L05_Published, BertLargeReservesWhatAV100Printed) {
   EXPECT_EQ((m.meter.reserved() - before) % kMiB, 0);
 }
 
-// The book of source 001: polyglot-ko-1.3b in fp16, loaded: torch.cuda.memory_allocated() is 2.599 GiB. With
-// the buffers of that version: masks of 2048 x 2048 bools and their scalar, cosines and sines in fp32.
+// The textbook of source 001: polyglot-ko-1.3b in fp16, loaded: torch.cuda.memory_allocated() is 2.599 GiB.
+// With the buffers of that version: masks of 2048 x 2048 bools and their scalar, cosines and sines in fp32.
 TEST(L05_Published, PolyglotAllocatesWhatWasPrinted) {
   constexpr int64_t C = 2048, kVocabulary = 30'080, kContext = 2048, kRotary = 64;
   Model m;

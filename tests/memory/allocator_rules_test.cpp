@@ -24,7 +24,8 @@ void expect_rows(std::initializer_list<Row> rows) {
     EXPECT_EQ(b->segment->addresses, row.segment);
     EXPECT_EQ(b->segment->page, 0);
     EXPECT_EQ(b->segment->small, row.small);
-    EXPECT_EQ(f.source->left, (int64_t(4) << 30) - row.segment) << "the device was asked for so much";
+    EXPECT_EQ(f.source->left, (int64_t(4) << 30) - row.segment)
+        << "bytes left on the device after the request";
     EXPECT_EQ(f.meter.reserved(), row.segment);
     EXPECT_EQ(f.meter.now().allocated(), row.block);
     EXPECT_EQ(f.meter.now()[Kind::Other], row.request);
@@ -47,7 +48,7 @@ TEST(L01_Allocator, PublishedTestVectors) {
                {20'971'521, 20'972'032, 22 * kMiB, 2'096'640, false}});
 }
 
-// Of the size of segments: 10 MiB, in blocks; of the rest that the large pool splits off: more than 1 MiB.
+// Thresholds: blocks from 10 MiB on get their own segment; the large pool splits off a rest above 1 MiB.
 TEST(L01_Allocator, BothSidesOfTheLargePoolsThresholds) {
   expect_rows({{10 * kMiB - 512, 10 * kMiB - 512, 20 * kMiB, 10 * kMiB + 512, false},
                {10 * kMiB - 511, 10 * kMiB, 10 * kMiB, 0, false},
@@ -62,7 +63,7 @@ TEST(L01_Allocator, TheSmallPoolSplits512BytesOff) {
   for (Block* b : {whole, most, last}) f.allocator.free(b);
 }
 
-// What the small pool has is not for large requests, and the other way round, however much is free.
+// The small pool serves no large requests and the large pool no small ones, however much is free.
 TEST(L01_Allocator, NeitherPoolTakesFromTheOther) {
   Fixture f;
   f.allocator.free(f.get(kMiB));  // 2 MiB free, small
@@ -81,7 +82,7 @@ TEST(L01_Allocator, MergesLeftRightAndBothInTheLargePool) {
   for (int free_neighbours = 0; free_neighbours < 4; ++free_neighbours) {
     Fixture f;
     Block *left = f.get(3 * kMiB), *middle = f.get(4 * kMiB), *right = f.get(5 * kMiB);
-    Block* wall = f.get(8 * kMiB);  // what is left of the 20 MiB
+    Block* wall = f.get(8 * kMiB);  // the rest of the 20 MiB
     const bool with_left = free_neighbours & 1, with_right = free_neighbours & 2;
     if (with_left) f.allocator.free(left);
     if (with_right) f.allocator.free(right);
@@ -154,7 +155,7 @@ TEST(L01_Allocator, BlocksAreAlignedAndUsable) {
     ASSERT_EQ(reinterpret_cast<uintptr_t>(blocks.back()->data()) % 64, 0u) << bytes << " bytes";
     std::memset(blocks.back()->data(), int(blocks.size()), size_t(bytes));
   }
-  for (size_t i = 0; i < blocks.size(); ++i)  // nobody wrote over anybody
+  for (size_t i = 0; i < blocks.size(); ++i)  // no block has overwritten a different one
     for (int64_t at = 0; at < blocks[i]->requested; ++at) ASSERT_EQ(blocks[i]->data()[at], char(i + 1));
   for (Block* b : blocks) allocator.free(b);
 }

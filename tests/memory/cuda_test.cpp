@@ -1,5 +1,5 @@
-// The device cuda, as far as it can be tested on every machine: what it says where it cannot be used. With a
-// GPU, its memory too; the kernels are tested beside those of the other devices.
+// The device cuda, as far as it can be tested on every machine: its message where it cannot be used. With a
+// GPU also its memory; its kernels are tested with those of the other devices.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 TEST(L03_Cuda, WhereItCannotBeUsedASentenceSaysWhyAndWhatToDo) {
   const std::string problem = cuda_problem();
-  if (problem.empty()) GTEST_SKIP() << "it can be used";
+  if (problem.empty()) GTEST_SKIP() << "cuda can be used here";
 #ifdef GRADUS_CUDA
   const char* parts[] = {"CUDA says: ", "; `nvidia-smi` must list a GPU and a driver for CUDA ", "(SM=\""};
 #else
@@ -33,7 +33,7 @@ TEST(L03_Cuda, AutoIsCudaExactlyWhereItCanBeUsed) {
   if (problem.empty()) return;
   try {
     Device device("cuda");
-    ADD_FAILURE() << "a device that cannot be used was made";
+    ADD_FAILURE() << "a device that cannot be used was created";
   } catch (const Error& e) {
     EXPECT_EQ(e.what(), problem);
   }
@@ -46,7 +46,7 @@ std::string said_by(const std::string& command) {
   pclose(pipe);
   return said;
 }
-// ptxas's own words about two kernels, of which one spills.
+// The output of ptxas for two kernels, one of which spills.
 TEST(L03_Cuda, AKernelThatSpillsIsNamed) {
   const std::string log = ::testing::TempDir() + "x.o.names.log";
   const std::string of_one =
@@ -68,7 +68,7 @@ TEST(L03_Cuda, AKernelThatSpillsIsNamed) {
   EXPECT_NE(table().find("code 1"), std::string::npos) << "nothing was compiled";
 }
 
-// Sizes around that of the buffer by way of which a GPU's copies go.
+// Sizes around that of the pinned buffer through which a GPU's copies go.
 TEST(L03_Cuda, CopiesOfAnySizeArrive) {
   constexpr int64_t kMiB = 1 << 20;
   for (const char* name : devices_with_data()) {

@@ -1,5 +1,5 @@
-// The memory history: every action once, with all that history.h says of it; what a replay of the events
-// gives; and the peak that is found in them.
+// The memory history: every action once, with all fields of history.h; the state after a replay of the
+// events; and the peak that is found in them.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -56,7 +56,7 @@ TEST(L04_History, EachActionIsRecordedOnceWithAllThereIsToSay) {
   f.ranges.end();
   a.free(second);
   a.empty_cache();
-  a.empty_cache();  // there is nothing more to give back
+  a.empty_cache();  // nothing is left to release
   expect_events(a.history(),
                 {{Action::SegmentAlloc, at, 2 * kMiB, 0, Kind::Other, "", "backward/linear", {}},
                  {Action::Alloc, at, 1024, 1000, Kind::Temporary, "y", "backward/linear", {2, 125}},
@@ -76,7 +76,7 @@ TEST(L04_History, EachActionIsRecordedOnceWithAllThereIsToSay) {
     before = e.seconds;
   }
   EXPECT_LT(before, 60);
-  expect_refused("a history is being kept already", [&] { a.keep_history(); });
+  expect_refused("the history is being recorded already", [&] { a.keep_history(); });
 }
 
 TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {
@@ -86,7 +86,7 @@ TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {
   f.allocator.free(gone);
   f.ranges.begin("step");
   f.allocator.keep_history();
-  EXPECT_EQ(f.allocator.range(), "step") << "the program is where it was";
+  EXPECT_EQ(f.allocator.range(), "step") << "keep_history() must restore the ranges";
   const std::string op = "before the history";
   const auto segment = [&](const Block* b, int64_t bytes) {
     const int64_t base = reinterpret_cast<int64_t>(b->segment->base);
@@ -101,7 +101,7 @@ TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {
   for (Block* b : {small, large}) f.allocator.free(b);
 }
 
-// What the budget had left: nothing where more is held than it allows, and where there is no budget.
+// The bytes left in the budget: 0 if more is reserved than it allows, and 0 without a budget.
 TEST(L04_History, AFailureSaysWhatTheBudgetHadLeft) {
   Fixture f(64 * kMiB);
   f.allocator.keep_history();
@@ -118,11 +118,11 @@ TEST(L04_History, AFailureSaysWhatTheBudgetHadLeft) {
   f.allocator.free(held);
 }
 
-// A block as it is, and as a replay has it.
+// A block of the allocator, and the same block in a replay.
 auto facts(const Block& b) { return std::tuple(b.kind, b.requested, b.size, b.name); }
 auto facts(const MemoryEvent& e) { return std::tuple(e.kind, e.requested, e.bytes, e.name); }
 
-// From operation number `begin` on a history is kept, and replayed beside the allocator.
+// From operation `begin` on, the history is recorded and replayed while the allocator works.
 void replay_random_use(bool expandable, int begin) {
   Fixture f;
   f.allocator.set_expandable(expandable);
@@ -188,8 +188,8 @@ TEST(L04_History, ThePeakEventIsTheFirstMaximum) {
   EXPECT_EQ(peak_event({event(Alloc, 512), event(Alloc, 512), event(Free, 512), event(Alloc, 1024)}), 3u);
 }
 
-// Alive at the peak are those of that instant, the largest request first, with their kinds of then; what
-// counts is the bytes that blocks take.
+// Blocks alive at the peak are those of that instant, the largest request first, with their kinds at that
+// time; the peak is measured in the bytes of blocks.
 TEST(L04_History, ThePeaksBlocksAreThoseOfThatInstant) {
   std::vector<MemoryEvent> history;
   const auto add = [&](Action action, int64_t address, int64_t bytes, int64_t requested, Kind kind,

@@ -75,7 +75,7 @@ TEST(L01_Meter, ReservedItsPeakAndTheRequests) {
   m.add_segment(1 << 20);
   EXPECT_EQ(m.reserved(), 21 << 20);
   EXPECT_EQ(m.peak_reserved(), 22 << 20);
-  EXPECT_EQ(m.device_requests(), 3) << "what comes back is no request";
+  EXPECT_EQ(m.device_requests(), 3) << "a freed segment must not count";
   m.reset_peak();
   EXPECT_EQ(m.peak_reserved(), 21 << 20);
   m.add_segment(1);
@@ -111,7 +111,7 @@ TEST(L01_Meter, WorkIsSummedByClassAndATraceIsKeptIfAskedFor) {
   EXPECT_TRUE(m.trace().empty());
   EXPECT_EQ(m.flops(), 0);
   EXPECT_EQ(m.totals(OpClass::Elementwise).seconds, 0);
-  EXPECT_EQ(m.now()[Kind::Data], 1) << "memory is no work";
+  EXPECT_EQ(m.now()[Kind::Data], 1) << "reset_totals() must not change memory";
   m.count(b);
   EXPECT_EQ(m.trace().size(), 1u) << "a trace is still kept";
 }

@@ -1,4 +1,4 @@
-// Out of memory: what the message says; and that in the middle of a training step nothing is lost or leaked.
+// Out of memory: its message; and a failure in the middle of a training step loses and leaks nothing.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -16,7 +16,7 @@ const TransformerConfig kTiny{.vocab = 65, .context = 24, .layers = 2, .heads = 
 
 enum class Shortage { None, Forward, Backward };
 
-// From the shortage on there is nothing to be had: someone holds all the rest of the budget.
+// From the shortage on there is no free memory: `held` takes all the rest of the budget.
 void step(Transformer& model, AdamW& optimizer, int64_t B, Shortage shortage = Shortage::None) {
   Device& device = current().device;
   std::vector<Tensor> held;
@@ -44,13 +44,13 @@ TEST(L04_OutOfMemory, InTheMiddleOfAStepNothingIsLostAndTheRunGoesOn) {
     Transformer model(kTiny);
     model.initialize(1);
     AdamW optimizer(model.parameters);
-    step(model, optimizer, 1);  // gradients and workspace are there from now on
+    step(model, optimizer, 1);  // allocates the gradients and the workspace
     const Usage before = context.device.meter().now();
     for (const auto& [shortage, where] :
          {std::pair(Shortage::Forward, ", in forward/"), std::pair(Shortage::Backward, ", in backward/")}) {
       try {
         step(model, optimizer, 1000, shortage);
-        FAIL() << device << ": there was memory to be had" << where;
+        FAIL() << device << ": there was free memory" << where;
       } catch (const OutOfMemory& e) {
         EXPECT_NE(std::string(e.what()).find(where), std::string::npos) << device << ": " << e.what();
       }
@@ -139,7 +139,7 @@ TEST(L04_OutOfMemory, TheHintIsForWhoeverHoldsMost) {
       Fixture f(40 * kMiB);
       f.allocator.set_budget(budget);
       const Kind other = kind == Kind::Optimizer ? Kind::Data : Kind::Optimizer;
-      // A request for more than all there is needs help itself, a smaller one with whoever holds most.
+      // The hint is for the kind of a request above all memory, else for the kind that holds most.
       EXPECT_NE(message(f, 50 * kMiB, kind).find("What would help: " + hint), std::string::npos);
       Block *most = f.allocator.allocate(32 * kMiB, kind, "most"),
             *rest = f.allocator.allocate(5, other, "x");

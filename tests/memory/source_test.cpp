@@ -1,4 +1,4 @@
-// Where memory comes from: pages of the host, addresses of meta; and what a device has of its own.
+// The sources of memory: pages of the host, addresses of meta; and the memory that a device allocates itself.
 #include "src/memory/source.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20, kPage = 2 * kMiB;
 
-// Bytes within an allocation are written through this, or compilers may leave writes out.
+// Tests write to an allocation through this function, or compilers may remove the writes.
 void touch(void* p, int64_t bytes, char value) { std::memset(p, value, size_t(bytes)); }
 char& at(void* p, int64_t offset) { return static_cast<char*>(p)[offset]; }
 
@@ -30,14 +30,14 @@ TEST(L01_HostSource, MemoryIsAlignedWholeAndGivenBack) {
   for (const int64_t pages : {1, 1, 3, 10}) {
     void* const p = source->acquire(pages * kPage);
     ASSERT_NE(p, nullptr);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % kPage, 0u) << "for huge pages";
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % kPage, 0u) << "the address must suit huge pages";
     touch(p, pages * kPage, 'x');  // to the last byte
     pieces.push_back(p);
   }
   EXPECT_EQ(at(pieces[2], 3 * kPage - 1), 'x');
   int64_t pages[] = {1, 1, 3, 10};
   for (int i = 0; i < 4; ++i) source->release(pieces[size_t(i)], pages[i] * kPage);
-  EXPECT_EQ(source->acquire(int64_t(1) << 60), nullptr) << "no machine has that";
+  EXPECT_EQ(source->acquire(int64_t(1) << 60), nullptr) << "no machine has this much memory";
   EXPECT_EQ(source->reserve(int64_t(1) << 60), nullptr);
 }
 
@@ -46,7 +46,7 @@ TEST(L01_HostSource, OccupiedIsTheMemoryOfThisProcess) {
   const int64_t before = source->occupied(), bytes = 128 * kMiB;
   EXPECT_GT(before, kMiB);
   void* const p = source->acquire(bytes);
-  EXPECT_LT(source->occupied(), before + bytes / 2) << "untouched pages are not there yet";
+  EXPECT_LT(source->occupied(), before + bytes / 2) << "untouched pages must not count";
   touch(p, bytes, 1);
   const int64_t touched = source->occupied();
   EXPECT_GE(touched, before + bytes * 9 / 10);
@@ -67,7 +67,7 @@ TEST(L01_HostSource, AddressesGoBackToo) {
     source->release(source->acquire(kPage), kPage);
     source->unreserve(source->reserve(3 * kPage), 3 * kPage);
   }
-  EXPECT_LT(addresses_of_this_process(), before + 10 * kPage) << "with all that alignment took";
+  EXPECT_LT(addresses_of_this_process(), before + 10 * kPage) << "alignment must not keep addresses";
 }
 
 TEST(L05_HostSource, PagesComeAndGoBehindTheirAddresses) {
@@ -77,17 +77,17 @@ TEST(L05_HostSource, PagesComeAndGoBehindTheirAddresses) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(base) % kPage, 0u);
   ASSERT_TRUE(source->map(&at(base, kPage), 2 * kPage));
   touch(&at(base, kPage), 2 * kPage, 'a');
-  ASSERT_TRUE(source->map(base, kPage)) << "a neighbour";
+  ASSERT_TRUE(source->map(base, kPage)) << "mapping the next page";
   touch(base, kPage, 'b');
   EXPECT_EQ(at(base, kPage), 'a');
   EXPECT_EQ(at(base, 3 * kPage - 1), 'a');
   const int64_t before = source->occupied();
   source->unmap(&at(base, kPage), 2 * kPage);
-  EXPECT_LE(source->occupied(), before - kPage) << "the memory went back";
-  EXPECT_EQ(at(base, kPage - 1), 'b') << "the neighbour stays";
+  EXPECT_LE(source->occupied(), before - kPage) << "the memory was not released";
+  EXPECT_EQ(at(base, kPage - 1), 'b') << "the next page must stay";
   EXPECT_DEATH(at(base, kPage) = 1, "");
   ASSERT_TRUE(source->map(&at(base, kPage), 2 * kPage));
-  EXPECT_EQ(at(base, 3 * kPage - 1), 0) << "and comes back empty";
+  EXPECT_EQ(at(base, 3 * kPage - 1), 0) << "a page that is mapped again must be empty";
   source->unreserve(base, 4 * kPage);
 }
 
@@ -115,7 +115,7 @@ TEST(L03_MetaSource, AddressesThatNothingIsBehind) {
   for (const int64_t bytes : {kPage, 5 * kPage, int64_t(1) << 46, kPage}) {
     char* const p = static_cast<char*>(source->acquire(bytes));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 64, 0u);
-    EXPECT_GE(p, end) << "pieces do not overlap";
+    EXPECT_GE(p, end) << "allocations must not overlap";
     end = p + bytes;
     source->copy_in(p, "x", 1);
     unsigned char out[6] = {1, 1, 1, 1, 1, 1};
@@ -129,7 +129,7 @@ TEST(L03_MetaSource, AddressesThatNothingIsBehind) {
   EXPECT_GE(static_cast<char*>(source->reserve(kPage)), static_cast<char*>(reserved) + (int64_t(1) << 40));
   EXPECT_TRUE(source->map(reserved, kPage));
   source->unmap(reserved, kPage);
-  EXPECT_EQ(source->reserve((int64_t(1) << 47) + kPage), nullptr) << "no program has so many addresses";
+  EXPECT_EQ(source->reserve((int64_t(1) << 47) + kPage), nullptr) << "no program has this many addresses";
 }
 
 TEST(L02_Device, AScalarIsWrittenAlone) {
@@ -144,12 +144,12 @@ TEST(L02_Device, AScalarIsWrittenAlone) {
     const StepScalars s = device.scalars();
     EXPECT_EQ(s.loss_scale, 0.5f) << name;
     EXPECT_EQ(s.overflows, 3) << name;
-    EXPECT_EQ(s.growth_interval, 0) << name << ": nobody wrote it";
-    EXPECT_EQ(s.step, 1) << name << ": of the first attempt";
+    EXPECT_EQ(s.growth_interval, 0) << name << ": it was not written";
+    EXPECT_EQ(s.step, 1) << name << ": the number of the first attempt";
     EXPECT_EQ(s.good_updates, (int64_t(1) << 40) + 7) << name;
     EXPECT_EQ(device.host_scalars().good_updates, s.good_updates) << name;
     if (device.has_data()) {
-      StepScalars seen;  // what a kernel is handed is the same memory
+      StepScalars seen;  // the Ctx of a kernel points to the same memory
       device.copy_out(&seen, device.ctx().scalars, sizeof seen);
       EXPECT_EQ(seen.good_updates, s.good_updates) << name;
       EXPECT_EQ(seen.loss_scale, 0.5f) << name;
@@ -162,7 +162,7 @@ TEST(L02_Device, AScalarIsWrittenAlone) {
 TEST(L01_Device, ItsOwnMemoryHasNamesAndOnlyMetaKeepsATrace) {
   for (const char* name : {"cpu", "emu", "meta"}) {
     Device device(name);
-    EXPECT_EQ(device.meter().now()[Kind::Workspace], 0) << "the workspace comes when first asked for";
+    EXPECT_EQ(device.meter().now()[Kind::Workspace], 0) << "the workspace is allocated at its first use";
     void* const workspace = device.ctx().workspace;
     EXPECT_EQ(device.ctx().workspace, workspace);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace) % 64, 0u);
@@ -193,7 +193,7 @@ TEST(L01_Device, NamesDataAndBudget) {
     EXPECT_EQ(device.allocator().budget(), 100 * kMiB);
     EXPECT_THROW(device.allocator().allocate(101 * kMiB, Kind::Weight, "w"), OutOfMemory) << name;
   }
-  EXPECT_THROW(Device("cpu", kMiB), OutOfMemory) << "not even the step scalars fit";
+  EXPECT_THROW(Device("cpu", kMiB), OutOfMemory) << "the step scalars do not fit";
   expect_refused("\"gpu9\" is unknown; there are auto, cpu", [] { Device("gpu9"); });
   Device device("cpu"), other("cpu");
   EXPECT_EQ(device.allocator().budget(), 0);
@@ -201,10 +201,10 @@ TEST(L01_Device, NamesDataAndBudget) {
   table.name = "mine";
   device.use(table);
   EXPECT_STREQ(device.name(), "mine");
-  EXPECT_STREQ(other.name(), "cpu") << "one device's table is no other's";
+  EXPECT_STREQ(other.name(), "cpu") << "a table is set for one device only";
 }
 
-// On a GPU the copies are made by its other queue, from page-locked memory.
+// On a GPU the second queue copies from pinned memory.
 TEST(L14_CopyQueue, CopiesAreThereAfterWaiting) {
   for (const char* name : devices_with_data()) {
     Device device(name), host("cpu");

@@ -1,5 +1,5 @@
 // Gradients of one batch in micro-batches, in the three families of models: with `count` and `first_sample`
-// they add up to those of the whole batch, with dropout and with targets that do not count.
+// they add up to those of the whole batch, also with dropout and with padding.
 #include <cmath>
 #include <numeric>
 
@@ -12,7 +12,8 @@ namespace {
 using Values = std::vector<double>;
 using Split = std::vector<int64_t>;
 constexpr int64_t kSamples = 6;
-// Of their targets so many count; of labels, where it is more than 2. The middle one of 3 + 1 + 2 has none.
+// Per sample, the number of targets that are not padding; a label counts if the number is above 2. The middle
+// micro-batch of 3 + 1 + 2 has no target.
 constexpr int64_t kCounted[kSamples] = {5, 1, 7, 0, 12, 3};
 const Split kSplits[] = {{6}, {3, 3}, {2, 2, 2}, {1, 1, 1, 1, 1, 1}, {3, 1, 2}};
 
@@ -25,7 +26,7 @@ Tensor numbers(const Values& values, const Shape& shape, DType dtype = DType::F3
   return from_host(current().device, values, shape, dtype, Kind::Data, "numbers");
 }
 
-// By parameter; q, k and v of an attention's bias apart.
+// Values by parameter name; q, k and v of an attention bias are separate.
 using Named = std::map<std::string, Values>;
 Named by_name(const Transformer& model) {
   Named all;
@@ -43,12 +44,12 @@ Named by_name(const Transformer& model) {
 
 struct How {
   bool count = true;
-  double first_factor = 1, factor = 1;  // of the first micro-batch's gradient, of each one's
+  double first_factor = 1, factor = 1;  // factors of the first micro-batch's gradient, of every one's
 };
 struct Training {
   Transformer model;
   DummyBatch batch;
-  double counted = 0;  // of all targets
+  double counted = 0;  // targets that are not padding
   explicit Training(const TransformerConfig& c) : model(c), batch(dummy_batch(c, kSamples, c.context)) {
     randomize(model, 1);
     std::vector<int32_t> targets = to_host<int32_t>(batch.targets);
@@ -59,7 +60,7 @@ struct Training {
     batch.targets = ids_of(targets, batch.targets.shape());
     counted = double(targets.size()) - double(std::count(targets.begin(), targets.end(), -1));
   }
-  // Adds the gradients of the samples [first, first + n); their loss.
+  // Adds the gradients of the samples [first, first + n) and returns their loss.
   double backward_of(int64_t first, int64_t n, const How& how = {}) {
     const auto part = [&](const Tensor& x) { return x.defined() ? x.narrow(first, n) : x; };
     current().first_sample = first;
@@ -70,7 +71,7 @@ struct Training {
     tape.backward(loss, numbers({how.factor * (first == 0 ? how.first_factor : 1)}, {1}, loss_type));
     return item(loss);
   }
-  // The gradients of the batch, and beside them the sum of the losses.
+  // The gradients of the batch, and the sum of the losses as "loss".
   Named pass(const Split& split = {kSamples}, const How& how = {}) {
     model.parameters.zero_grad();
     double loss = 0;
@@ -81,9 +82,9 @@ struct Training {
   }
 };
 
-// |a - b| / |b|; the least of parameters but keys' biases. A number added to all scores of a query changes
-// no weight, so the gradient of a key's bias is nothing but rounding, unless keys turn with their position.
-// Its error is compared with the gradient of the query's bias, a sum of terms of the same size.
+// |a - b| / |b|; `least` ignores the biases of keys. A number added to all scores of a query changes no
+// weight, so the gradient of a key's bias is only rounding, unless keys are rotated by their position. Its
+// error is compared with the gradient of the query's bias, a sum of terms of the same size.
 struct Distances {
   double least = INFINITY, most = 0;
   std::string worst;
@@ -115,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Families, L07_Accumulation,
                          ::testing::Values("gpt", "gpt_flash", "bert", "bert_flash", "neox", "neox_flash"),
                          [](const auto& info) { return info.param; });
 
-// In all splits; and gradients which are `wrong` by 1 % would be seen. The bound: once, and for each part.
+// Compares all splits with the whole batch; gradients with the error `wrong` must fail. Bound: `once`, plus
+// `each` per micro-batch.
 void expect_the_batchs(Training t, double once, double each, const How& wrong, const char* what) {
   const Named whole = t.pass({kSamples}, {.count = false});
   for (const Split& split : kSplits) {
@@ -132,11 +134,12 @@ TEST_P(L07_Accumulation, EverySplitGivesTheGradientOfTheBatch) {
     expect_the_batchs(Training(config(device)), 1e-6, 0, {.first_factor = 1.01}, device);
   }
   for (const auto& [name, x] : Training(config()).pass())
-    EXPECT_EQ(norm(x) < 1e-4, name.ends_with(" of k") && config().rotary == 0) << name << " is only rounding";
+    EXPECT_EQ(norm(x) < 1e-4, name.ends_with(" of k") && config().rotary == 0)
+        << name << ": only gradients of key biases may be pure rounding";
 }
 
-// Terms are bf16 and their sum fp32, or both are fp16: an error of half a unit in the last place, 2^-9 and
-// 2^-11 of a number, of each term, or of each term and each sum.
+// Terms are bf16 and their sum is fp32, or both are fp16: a rounding error of 2^-9 (bf16) or 2^-11 (fp16) of
+// a number, per term, or per term and per sum.
 TEST_P(L07_Accumulation, InSixteenBits) {
   TransformerConfig c = config();
   c.precision = precision_recipe("mixed");
@@ -145,7 +148,7 @@ TEST_P(L07_Accumulation, InSixteenBits) {
   expect_the_batchs(Training(c), 0x1p-11, 0x1p-11, {.factor = 1.01}, "half");
 }
 
-// On meta, from the second step on, when gradients are there.
+// On meta, from the second step on, when gradients have memory.
 TEST_P(L07_Accumulation, BytesAreThoseOfOneMicroBatch) {
   const Context meta("meta");
   Transformer model(config());
@@ -198,7 +201,8 @@ TEST(L07_Dropout, APartOfABatchDropsWhatTheBatchDropsThere) {
           +[](const Tensor& x) { return attention_flash(x, 2, Mask::None, 0.5); }}) {
       const auto whole = in_parts(f, {{0, 6, 0}}), wrong = in_parts(f, {{0, 2, 0}, {2, 4, 0}});
       EXPECT_EQ(in_parts(f, {{0, 2, 0}, {2, 4, 2}}), whole) << "0 and 1, then 2 to 5, on " << device;
-      for (const int i : {0, 1}) EXPECT_NE(wrong[i], whole[i]) << "samples 2 to 5 drop what 0 to 3 do";
+      for (const int i : {0, 1})
+        EXPECT_NE(wrong[i], whole[i]) << "samples 2 to 5 must not have the masks of samples 0 to 3";
     }
   }
 }

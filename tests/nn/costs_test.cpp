@@ -1,5 +1,5 @@
-// What is counted outside of the ops: each kernel that the tape, optimizers, parameters and caches run, by
-// the cost of its own entry. (Those of the ops: tests/ops/contract_test.cpp.)
+// The counted costs of kernels outside the ops: those that the tape, optimizers, parameters and caches run.
+// (Kernels of ops: tests/ops/contract_test.cpp.)
 #include "src/nn/kv_cache.h"
 #include "src/optim/optimizer.h"
 #include "tests/nn/generate_testing.h"
@@ -41,10 +41,11 @@ TEST_F(L04_Costs, OfParametersAndOptimizers) {
   EXPECT_EQ(of([&] { AdamW made(parameters); }),
             counted({elementwise(0, 8), elementwise(0, 8), elementwise(0, 12), elementwise(0, 12),
                      elementwise(0, 16), elementwise(0, 16)}))
-      << "two states of each begin as zeros";
+      << "two states per parameter are filled with 0";
   AdamW adamw(parameters);
   Sgd plain(parameters), momentum(parameters, {.momentum = 0.5f});
-  // Of each element: the gradient read, the master copy and the states read and written, the value written.
+  // Per element: the gradient is read, the master copy and the states are read and written, the value is
+  // written.
   const Cost counts = elementwise(0, 0);
   EXPECT_EQ(of([&] { adamw.step(0.1); }), counted({counts, elementwise(14 * 9, 9 * (g + 8 + 2 + 16))}));
   EXPECT_EQ(of([&] { plain.step(0.1); }), counted({counts, elementwise(4 * 9, 9 * (g + 8 + 2))}));
@@ -70,7 +71,7 @@ TEST_F(L04_Costs, OfWhatTheTapeDoesItself) {
   Tape scalar;
   const Tensor twice = scale(one, 2);
   EXPECT_EQ(of([&] { scalar.backward(twice); }), counted({elementwise(0, 2), elementwise(1, 4)}))
-      << "its gradient is 1; then scale's backward";
+      << "the gradient 1 is written, then scale's backward runs";
   const Tensor shared = dy;
   EXPECT_EQ(of([&] { unshared(dy); }), counted({elementwise(0, 15 * 4)}));
 }

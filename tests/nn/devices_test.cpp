@@ -1,4 +1,4 @@
-// The same model on every device: the same bytes to the byte, by kind, and the same losses within rounding.
+// The same model on every device: exactly the same bytes of each kind, and the same losses within rounding.
 #include <cmath>
 
 #include "tests/devices.h"
@@ -35,7 +35,7 @@ void expect_same_memory(const Trained& a, const Trained& b) {
   EXPECT_EQ(a.peak.rounding, b.peak.rounding);
   EXPECT_EQ(a.reserved, b.reserved);
   EXPECT_EQ(a.requests, b.requests);
-  EXPECT_EQ(a.work, b.work) << "the same kernels with the same costs";
+  EXPECT_EQ(a.work, b.work) << "the kernels or their costs differ";
 }
 
 const TransformerConfig kTiny{.vocab = 65, .context = 24, .layers = 2, .heads = 4, .channels = 32};
@@ -43,8 +43,8 @@ const TransformerConfig kTiny{.vocab = 65, .context = 24, .layers = 2, .heads = 
 void expect_trains_as_cpu(const char* device, const TransformerConfig& config) {
   const Trained cpu = train("cpu", config, 3, 10), got = train(device, config, 3, 10);
   expect_same_memory(cpu, got);
-  // Ten steps at this rate; rounding differs in the last bits of each sum, and AdamW divides by what may be
-  // small.
+  // The tolerance is for ten steps at this rate: each sum is rounded differently, and AdamW may divide by a
+  // small number.
   for (size_t i = 0; i < cpu.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], cpu.losses[i], 1e-4) << device << ", step " << i;
   EXPECT_LT(got.losses.back(), got.losses.front()) << device;
@@ -55,7 +55,7 @@ TEST(L03_Devices, EachTrainsAsCpuDoes) {
   for (const char* device : devices_with_data()) {
     for (const TransformerConfig& config : {plain, flash}) expect_trains_as_cpu(device, config);
     EXPECT_EQ(train(device, kTiny, 3, 3).losses, train(device, kTiny, 3, 3).losses)
-        << device << ": the same run must give the same bits";
+        << device << ": two equal runs must be bitwise equal";
   }
 }
 TEST(L04_Devices, EachTrainsBertAndNeoXAsCpuDoes) {

@@ -1,5 +1,5 @@
-// Every dropout of the three families of models: as many as configured, each where it belongs, with random
-// words of its own.
+// Every dropout of the three families of models: their number, their places, and that no two share their
+// random numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,13 +13,13 @@ namespace {
 
 constexpr double kP = 0.25;
 
-// The table of kernels, and a list of every call that drew random words.
+// A table of kernels, and a list of all calls that drew random numbers.
 struct Draw {
   std::string op;
   RandomKey key;
   double p;
   int64_t samples;
-  std::vector<bool> dropped;  // of dropout: which elements
+  std::vector<bool> dropped;  // by dropout: for each element, whether it was dropped
 };
 std::vector<Draw> draws;
 
@@ -29,7 +29,8 @@ void watched_dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomK
   for (int64_t i = 0; i < s.rows * s.cols; ++i) {
     const double from = x.as<float>()[i], to = y.as<float>()[i];
     draw.dropped.push_back(to == 0);
-    EXPECT_NEAR(to, to == 0 ? 0 : from / (1 - p), 1e-6 * std::abs(to)) << "what is kept grows";
+    EXPECT_NEAR(to, to == 0 ? 0 : from / (1 - p), 1e-6 * std::abs(to))
+        << "elements that are kept must be divided by 1 - p";
   }
   draws.push_back(draw);
 }
@@ -96,7 +97,7 @@ TEST_P(L04_Dropout, AsManyAsConfiguredEachWithWordsOfItsOwn) {
     EXPECT_EQ(d.samples, 4) << "the first dimension counts the samples";
   }
   EXPECT_EQ(ops, expected_ops());
-  EXPECT_EQ(ordinals.size(), draws.size()) << "two of them share their random words";
+  EXPECT_EQ(ordinals.size(), draws.size()) << "two dropouts share their random numbers";
 
   const std::vector<Draw> forward = std::exchange(draws, {});
   tape.backward(loss);
@@ -111,7 +112,8 @@ TEST_P(L04_Dropout, AsManyAsConfiguredEachWithWordsOfItsOwn) {
   }
 }
 
-// Five standard deviations of a binomial, for the share that is dropped and for what two masks share.
+// Allowed: five standard deviations of a binomial, for the dropped share and for the elements that two masks
+// both drop.
 TEST_P(L04_Dropout, DropsTheShareAndNotTheSameElementsTwice) {
   Transformer model(config);
   randomize(model, 1);

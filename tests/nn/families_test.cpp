@@ -1,5 +1,5 @@
-// What parameters are in the three families: names, shapes, decay, how they begin, how they are loaded, and
-// gradients that do not depend on what else trains.
+// Parameters of the three families: names, shapes, decay, initial values, loading, and gradients that do not
+// depend on which other parameters train.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,8 @@ struct Row {
   std::string name;
   Shape shape;
 };
-// As the published files of GPT-2 name them, with what the other two have besides; (out, in), as nn.Linear.
+// The names in the published files of GPT-2, and the additional ones of the other two families; shapes (out,
+// in), as in nn.Linear.
 std::vector<Row> expected_rows(std::string_view name) {
   const bool bert = name == "bert", neox = name == "neox";
   std::vector<Row> rows{{"wte.weight", {31, 24}}};
@@ -68,7 +69,7 @@ TEST_P(L03_Families, NamesShapesDecayAndThatAllOfThemTrain) {
     EXPECT_EQ(p.name, row->name);
     EXPECT_EQ(p.value.shape(), row->shape) << p.name;
     EXPECT_EQ(p.master.shape(), row->shape) << p.name;
-    EXPECT_EQ(p.decay, row->shape.rank() == 2) << p.name << ": matrices and embeddings, nothing else";
+    EXPECT_EQ(p.decay, row->shape.rank() == 2) << p.name << ": only matrices and embeddings decay";
     EXPECT_TRUE(p.trainable()) << p.name;
     EXPECT_EQ(p.value.dtype(), DType::BF16) << p.name;
     EXPECT_EQ(p.master.dtype(), DType::F32) << p.name;
@@ -103,7 +104,7 @@ TEST_P(L03_Families, InitializationIsByClassAndNoTwoAreAlike) {
       const size_t both = std::min(w.size(), other.size());
       for (size_t i = 0; i < both; ++i) product += w[i] * other[i];
       EXPECT_NEAR(product / double(both), 0, 5 / std::sqrt(double(both)))
-          << p.name << " is another one again";
+          << p.name << " has the same random values as an earlier parameter";
     }
     drawn.push_back(w);
   }
@@ -128,7 +129,8 @@ std::vector<std::vector<double>> initialized(const char* device, const Transform
 TEST_P(L03_Families, InitializationIsTheSeedsInEveryPrecisionAndOnEveryDevice) {
   const auto fp32 = initialized("cpu", config, uniform(DType::F32), 5);
   EXPECT_EQ(initialized("emu", config, uniform(DType::F32), 5), fp32);
-  EXPECT_EQ(initialized("cpu", config, mixed(DType::BF16), 5), fp32) << "the master copies";
+  EXPECT_EQ(initialized("cpu", config, mixed(DType::BF16), 5), fp32)
+      << "master copies must be equal to fp32 weights";
   std::set<double> drawn;
   for (const auto& values : fp32)
     if (values[0] != 0 && values[0] != 1) drawn.insert(values[0]);
@@ -137,7 +139,7 @@ TEST_P(L03_Families, InitializationIsTheSeedsInEveryPrecisionAndOnEveryDevice) {
       EXPECT_FALSE(drawn.contains(values[0])) << "seed " << near << " shares numbers with seed 5";
 }
 
-// Each of a model's parameters alone, and all but it: the gradients are those of all together, to the bit.
+// If a single parameter trains, or all but one, the gradients are bitwise equal to those when all train.
 TEST_P(L03_Families, GradientsDoNotDependOnWhatElseTrains) {
   Transformer model(config);
   randomize(model, 1);
@@ -164,7 +166,7 @@ TEST_P(L03_Families, GradientsDoNotDependOnWhatElseTrains) {
   }
 }
 
-// The 16-bit copy is that of the weights in the file as soon as they are loaded.
+// Loading weights also rounds them to the 16-bit copy.
 TEST_P(L03_Families, LoadedWeightsAreUsedInEveryPrecision) {
   const std::string path = ::testing::TempDir() + "families.safetensors";
   TransformerConfig c = config;
@@ -202,8 +204,8 @@ TEST_P(L03_Families, LoadedWeightsAreUsedInEveryPrecision) {
   std::filesystem::remove(path);
 }
 
-// A table that is embedding and head at once, over two micro-batches: every contribution is added as it was
-// finished in fp32, and the sum rounded to the gradient's type each time.
+// A table that is both embedding and head, over two micro-batches: each contribution is computed in fp32 and
+// added, and the sum is rounded to the gradient's dtype each time.
 TEST(L04_Gradients, OfATiedTableInSixteenBits) {
   Context context("cpu", 3);
   const Precision bf16_gradient = uniform(DType::BF16), fp32_gradient = mixed(DType::BF16);

@@ -1,4 +1,4 @@
-// Small models of the three families, for what must hold for each of them.
+// Small models of the three families, for tests that all of them must pass.
 #pragma once
 #include "src/optim/optimizer.h"
 #include "src/train/dummy.h"
@@ -18,7 +18,7 @@ inline TransformerConfig family(std::string_view name) {
   return config;
 }
 
-// A step of training; its loss.
+// One training step; returns its loss.
 inline double train_step(Transformer& model, Optimizer& optimizer, const DummyBatch& batch, double rate,
                          double most_norm = 1) {
   Tape tape;

@@ -1,5 +1,5 @@
-// Every kernel call and every allocation of a step fails once, and memory ends at every kernel call: the
-// error is a sentence, and the next step gives what a run that never failed gives, or is refused.
+// Every kernel call and every allocation of a step fails once, and memory runs out at every kernel call: the
+// error is a sentence, and the next step either gives the result of a run without a failure, or is refused.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -57,8 +57,8 @@ struct Run {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// Of the second step call or allocation n = 1, 1 + stride, ... fails, until all have; how many steps were
-// refused after it.
+// In the second step, call or allocation n = 1, 1 + stride, ... fails, until n is larger than their number.
+// Counts the steps that are refused afterwards.
 void expect_survives(const char* device, const Setting& set, Faults::What what, int64_t stride) {
   const std::string path = testing::TempDir() + "faults_" + device + ".safetensors";
   std::vector<std::vector<double>> expected;
@@ -90,7 +90,7 @@ void expect_survives(const char* device, const Setting& set, Faults::What what, 
         run.step(1);
         ++survived;
       } catch (const Error& e) {
-        ASSERT_NE(std::string(e.what()).find("an error ended an update before"), std::string::npos)
+        ASSERT_NE(std::string(e.what()).find("an error ended an earlier update"), std::string::npos)
             << set.name << ", call " << n << ": " << e.what();
         ++refused;
         load_training(path, run.model.parameters, *run.optimizer);
@@ -135,8 +135,7 @@ TEST(L12_Faults, EveryAllocationOfAStepFailsOnce) {
   for (const Setting& set : kSettings) expect_survives("cpu", set, Faults::What::AllocationFails, 1);
 }
 
-// A call outside a step that fails: the model is as before, and the next call does what it does in a fresh
-// run.
+// A call outside a step fails: the model does not change, and the next call gives the result of a fresh run.
 struct OneCall {
   std::string name;
   std::function<void(Transformer&)> prepare, call;
@@ -189,7 +188,7 @@ TEST(L12_Faults, ACallThatFailsChangesNothing) {
     }
 }
 
-// A merge that a kernel ends leaves some merged, of which a second one adds nothing.
+// A merge that fails in a kernel leaves some weights merged; a second merge must not add to them again.
 TEST(L12_Faults, NoProductIsMergedTwice) {
   for (const char* recipe : {"fp32", "mixed"}) {
     Kept whole;
@@ -215,7 +214,7 @@ TEST(L12_Faults, NoProductIsMergedTwice) {
         ++failed;
         try {
           merge_lora(model);
-        } catch (const Error&) {  // the last one was merged, and not rounded
+        } catch (const Error&) {  // the last weight was merged, but not rounded
         }
       }
       ASSERT_EQ(kept_of(model), whole) << recipe << ", call " << n;

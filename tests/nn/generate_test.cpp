@@ -1,5 +1,5 @@
-// Sampling and beam search over a KV cache: what comes out is what comes out without one, in the bytes of the
-// formula.
+// Sampling and beam search over a KV cache: the results are those without a cache, and the bytes are those of
+// the formula.
 #include "src/nn/generate.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace gradus {
 namespace {
 
-// log p of `text` after `prompt`, read as a whole.
+// log p of `text` after `prompt`, computed from the whole text.
 double log_probability(const Transformer& model, const std::vector<int32_t>& prompt,
                        const std::vector<int32_t>& text) {
   std::vector<int32_t> ids = prompt;
@@ -29,7 +29,7 @@ double log_probability(const Transformer& model, const std::vector<int32_t>& pro
   return total;
 }
 
-// The same search with every text read anew.
+// The same search, in which the model reads every text from its beginning.
 std::vector<Beam> search_without_cache(const Transformer& model, const std::vector<int32_t>& prompt,
                                        int64_t tokens, size_t beams) {
   std::vector<Beam> kept(1);
@@ -66,7 +66,7 @@ ON_DEVICES_WITH_DATA(L04_Generate);
 
 TEST_P(L04_Generate, BeamSearchIsTheSearchWithoutACache) {
   for (TransformerConfig config : {kGpt, kNeoX}) {
-    config.vocab = 9;  // every text is read anew, for every token that may follow; of 9 beams all are kept
+    config.vocab = 9;  // small, because the model reads every text again for every token; 9 beams keep all
     Transformer model(config);
     randomize(model, 4);
     for (const int64_t beams : {1, 2, 5, 9})
@@ -148,7 +148,7 @@ TEST(L04_GenerateBytes, AreTheFormulaAndTheSameOnEveryDevice) {
   for (const DType t : {DType::F32, DType::F16})
     for (const int64_t beams : {0, 4, 29}) {  // 0: sampling
       const Needed meta = needed("meta", t, beams);
-      const int64_t caches = std::max<int64_t>(2 * beams, 1);  // a beam's and, while reordered, its copy's
+      const int64_t caches = std::max<int64_t>(2 * beams, 1);  // one per beam, and its copy
       EXPECT_EQ(meta.peak[Kind::Activation], caches * 11 * kv_bytes_per_token(with_dtype(kNeoX, t)))
           << beams << " beams";
       for (const char* device : devices_with_data()) {
@@ -166,10 +166,10 @@ TEST(L04_GenerateBytes, NoCacheIsMadeAfterTheLastToken) {
   int64_t caches = 0;
   for (const MemoryEvent& e : context.device.allocator().history())
     if (e.action == Action::Alloc && e.name == "kv_cache.h.0") {
-      EXPECT_EQ(e.shape[0], 4) << "tokens: the last one is never read";
+      EXPECT_EQ(e.shape[0], 4) << "a cache needs no place for the last token, which is never read";
       ++caches;
     }
-  EXPECT_EQ(caches, 2) << "that of the prompt, and that of the beams";
+  EXPECT_EQ(caches, 2) << "two caches are made: for the prompt and for the beams";
 }
 
 TEST(L04_GenerateOnCpu, WhatCannotBeGeneratedIsRefused) {

@@ -1,4 +1,4 @@
-// Small models with a cache, for the tests of the cache and of what is generated with it.
+// Small models with a cache, for the tests of the cache and of generation.
 #pragma once
 #include <gtest/gtest.h>
 

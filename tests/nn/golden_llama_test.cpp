@@ -1,5 +1,5 @@
-// Llama and Mixtral against Hugging Face's transformers (tests/golden/make_llama.py), in fp32: names and
-// shapes of the weights, logits, loss and every gradient; for Mixtral also the balance loss.
+// Llama and Mixtral compared with Hugging Face's transformers (tests/golden/make_llama.py), in fp32: names
+// and shapes of the weights, logits, loss and every gradient; for Mixtral also the balance loss.
 #include "tests/nn/golden_model_testing.h"
 
 namespace gradus {
@@ -58,7 +58,7 @@ struct L21_Golden : GoldenTest {
     EXPECT_EQ(std::count_if(tensors.begin(), tensors.end(),
                             [](const auto& t) { return t.name.starts_with("weight."); }),
               int64_t(model.parameters.size()))
-        << "a weight of the file is in no parameter";
+        << "a weight of the file belongs to no parameter";
     EXPECT_LE(logits_error(model, file), 1e-5);
     Tape tape;
     const Tensor loss = model.loss(file.read_ids("ids", kBatch), file.read_ids("targets", kBatch));
@@ -96,7 +96,7 @@ TEST_P(L21_Golden, MixtralsBalanceLoss) {
   }
 }
 
-// Of each parameter one weight at a time is changed by 1 %: the one whose change counts most.
+// In each parameter, one weight is changed by 1 %: the one with the largest effect.
 TEST(L21_GoldenOnCpu, AWeightWrongByOnePercentIsNoticed) {
   Context context("cpu");
   for (const File& f : {kLlama, kLlama3, kMixtral}) {

@@ -1,4 +1,4 @@
-// A model against golden values.
+// Compares a model with golden values.
 #pragma once
 #include "src/nn/transformer.h"
 #include "tests/nn/golden_testing.h"

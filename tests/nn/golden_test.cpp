@@ -1,5 +1,5 @@
-// Models against PyTorch and Hugging Face (tests/golden/make_gpt.py, make_models.py), in fp32: a 2-layer
-// GPT's loss, every gradient and ten AdamW steps; BERT's and GPT-NeoX's logits, loss and gradients.
+// Models compared with PyTorch and Hugging Face (tests/golden/make_gpt.py, make_models.py), in fp32: a
+// 2-layer GPT's loss, every gradient and ten AdamW steps; BERT's and GPT-NeoX's logits, loss and gradients.
 #include "src/optim/optimizer.h"
 #include "tests/nn/golden_model_testing.h"
 
@@ -24,7 +24,7 @@ TEST_P(L03_Golden, LossAndEveryGradient) {
   const double expected = file.read("losses", {10})[0];
   Tape tape;
   const Tensor loss = model.loss(ids, targets);
-  EXPECT_NEAR(item(loss), expected, 1e-5 * expected) << "the model's loss, and PyTorch's";
+  EXPECT_NEAR(item(loss), expected, 1e-5 * expected) << "the loss differs from PyTorch's";
   tape.backward(loss);
   file.expect_gradients(model.parameters);
 }

@@ -1,4 +1,4 @@
-// A file of golden values: a model's weights, a batch, and what PyTorch made of them.
+// A file of golden values: a model's weights, a batch, and PyTorch's results.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -41,17 +41,17 @@ struct Golden {
                                 got = to_host<double>(p.leaf.grad);
       std::vector<double> difference(want.size());
       for (size_t i = 0; i < want.size(); ++i) difference[i] = got[i] - want[i];
-      // fp32 rounding of the gradient's terms, which are of the size of the largest gradient around: eps
-      // times that.
+      // Also allowed: the fp32 rounding of the gradient's terms, which are as large as the largest gradient:
+      // eps times that.
       const double allowed = 1e-4 * norm(want) + 1.2e-7 * std::sqrt(double(want.size()));
       const size_t at = std::max_element(difference.begin(), difference.end(), smaller) - difference.begin();
       EXPECT_LE(norm(difference), allowed)
           << "gradient of " << p.name << " " << p.value.shape() << ": element " << at << ": expected "
-          << want[at] << ", got " << got[at] << "; of all elements the norm is " << norm(want)
+          << want[at] << ", got " << got[at] << "; the norm of all elements is " << norm(want)
           << ", that of the errors " << norm(difference) << ", allowed " << allowed;
       worst = std::max(worst, norm(difference) / allowed);
     }
-    ::testing::Test::RecordProperty("% of budget used", std::to_string(100 * worst));
+    ::testing::Test::RecordProperty("error / allowed error, %", std::to_string(100 * worst));
   }
 
   SafetensorsFile file;

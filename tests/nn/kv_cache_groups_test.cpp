@@ -122,7 +122,7 @@ TEST(L21_KvCacheBytes, TwoLayersTimesKeyValueHeadsForEachToken) {
       }
 }
 
-// 128 KiB per token in 16 bits, where a key-value head for each query head would take 512 KiB.
+// 128 KiB per token in 16 bits; with one key-value head per query head it would be 512 KiB.
 TEST(L21_KvCacheBytes, OfLlama3WithEightBillionParameters) {
   TransformerConfig c = llama(8);
   c.layers = 32, c.heads = 32, c.channels = 4096;
@@ -131,8 +131,8 @@ TEST(L21_KvCacheBytes, OfLlama3WithEightBillionParameters) {
   EXPECT_EQ(kv_bytes_per_token(with_dtype(c, DType::BF16)), 512 << 10);
 }
 
-// A token's own products, 2 for each weight, and 4 L C for each token it looks back at: each query head has
-// its own scores, whatever it shares.
+// FLOPs of a token: its own products, 2 per weight, and 4 L C per token that it attends to, because each
+// query head has its own scores, whatever it shares.
 TEST(L21_KvCacheBytes, ATokenCostsItsOwnProductsAndALookBack) {
   for (const int64_t kv_heads : {1, 2, 4}) {
     Context context("meta", 3);
@@ -158,7 +158,7 @@ TEST(L21_KvCacheOnCpu, ACacheOfOtherGroupsIsAnotherModels) {
   randomize(two, 1);
   KvCache cache(two, 1, 5);
   for (const Transformer* other : {&one, &ungrouped})
-    expect_refused("next_logits: the cache was made for another model", [&] {
+    expect_refused("next_logits: the cache was made for a different model", [&] {
       other->next_logits(ids_of({1}, {1, 1}), cache);
     });
   EXPECT_EQ(cache.length(), 0);

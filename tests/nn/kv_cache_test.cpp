@@ -28,8 +28,8 @@ TEST_P(L04_KvCache, LogitsAreThoseWithoutACache) {
         used[name_of(t)] = std::max(used[name_of(t)], percent);
       }
   for (const auto& [dtype, percent] : used) {
-    RecordProperty("% of budget used, " + dtype, std::to_string(percent));
-    std::cout << dtype << ": " << percent << " % of budget used\n";
+    RecordProperty("error / allowed error, %, " + dtype, std::to_string(percent));
+    std::cout << dtype << ": error / allowed error: " << percent << " %\n";
   }
 }
 
@@ -83,19 +83,20 @@ TEST(L04_KvCacheBytes, TwoLCForEachTokenAndSequence) {
           EXPECT_EQ(meter.now()[Kind::Activation], B * T * token) << device;
           context.device.meter().reset_peak();
           cache = cache.select(std::vector<int32_t>(5, 0));
-          EXPECT_EQ(meter.at_peak()[Kind::Activation], (B + 5) * T * token) << "both caches at once";
+          EXPECT_EQ(meter.at_peak()[Kind::Activation], (B + 5) * T * token)
+              << "both caches must be alive at the peak";
           EXPECT_EQ(meter.at_peak()[Kind::Temporary], 0);
-          EXPECT_EQ(meter.now()[Kind::Activation], 5 * T * token) << "the first is gone";
+          EXPECT_EQ(meter.now()[Kind::Activation], 5 * T * token) << "the first cache must be freed";
         }
       EXPECT_EQ(meter.now()[Kind::Activation], 0);
     }
 }
 
 TEST(L04_KvCacheBytes, OfPublishedModels) {
-  // GPT-2's 36 KiB and polyglot's 192 KiB a token in 16 bits: 384 MiB for a text of 2048.
+  // GPT-2's 36 KiB and polyglot's 192 KiB per token in 16 bits: 384 MiB for a text of 2048.
   EXPECT_EQ(kv_bytes_per_token(with_dtype(transformer_config("gpt2"), DType::F16)), 36 << 10);
   TransformerConfig polyglot = transformer_config("polyglot-ko-1.3b");
-  polyglot.precision = precision_recipe("mixed");  // of its two copies of the weights, the one that computes
+  polyglot.precision = precision_recipe("mixed");  // the cache has the dtype of the copy that computes
   EXPECT_EQ(kv_bytes_per_token(polyglot), 192 << 10);
   Context context("meta");
   const Transformer model(polyglot);
@@ -103,7 +104,7 @@ TEST(L04_KvCacheBytes, OfPublishedModels) {
   EXPECT_EQ(context.device.meter().now()[Kind::Activation], int64_t(4 * 384) << 20);
 }
 
-// A token's own products, 2 for each weight, and 4 L C for each token it looks back at.
+// FLOPs of a token: its own products, 2 per weight, and 4 L C per token that it attends to.
 TEST(L04_KvCacheBytes, ATokenCostsItsOwnProductsAndALookBack) {
   Context context("meta", 3);
   const Transformer model(kGpt);
@@ -145,10 +146,10 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeReadIsRefusedAndLeavesTheCacheAsItWas) {
   refuse("one at a time", random_ids(4, 31), {2, 2});
   refuse("embedding: id 31", {0, 31}, {2, 1});
   for (const Transformer* other : {&deep, &wide})
-    expect_refused("next_logits: the cache was made for another model", [&] {
+    expect_refused("next_logits: the cache was made for a different model", [&] {
       other->next_logits(ids_of({1, 2}, {2, 1}), cache);
     });
-  // A failure half-way, and no memory for a second cache: this one goes on as if never asked.
+  // After a failure half-way, or without memory for a second cache, this cache is unchanged.
   KvCache copy = cache.select({0, 1});
   Allocator& allocator = context.device.allocator();
   expect_refused("kv_cache.h.0", [&] {
@@ -207,7 +208,7 @@ TEST(L04_KvCacheOnCpu, BeginsEmptyWithATensorForEachLayer) {
       EXPECT_EQ(e.kind, Kind::Activation);
     }
   EXPECT_EQ(names, "kv_cache.h.0 kv_cache.h.1 kv_cache.h.2 ");
-  KvCache three = cache.select({1, 0, 1});  // of what was not read yet
+  KvCache three = cache.select({1, 0, 1});  // before anything was read
   EXPECT_EQ(three.length(), 0);
   EXPECT_EQ(three.sequences(), 3);
   EXPECT_EQ(three.capacity(), 5);

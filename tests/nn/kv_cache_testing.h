@@ -1,4 +1,4 @@
-// How far the logits that a cache gives are from those of the whole text.
+// The difference between the logits with a cache and those of the whole text.
 #pragma once
 #include <cmath>
 
@@ -18,9 +18,9 @@ inline double epsilon_of(DType t) {  // half the distance from 1 to the next num
   return t == DType::F64 ? 0x1p-53 : t == DType::F32 ? 0x1p-24 : t == DType::BF16 ? 0x1p-8 : 0x1p-11;
 }
 
-// Reads a prompt at once and the rest one at a time; the share of the budget that the worst logit used. The
-// two ways differ in attention alone: in the order of its sums of D and of T products, and in where its
-// result is rounded to the dtype, each time magnified by what follows it.
+// Reads a prompt at once and the rest token by token; returns the largest error / allowed error of a logit,
+// in %. The results differ only by attention: its sums of D and of T products are taken in a different order,
+// and its result is rounded to the dtype at a different place; later layers magnify both errors.
 inline double budget_used(const TransformerConfig& config, int64_t prompt) {
   Transformer model(config);
   randomize(model, 1);

@@ -1,5 +1,5 @@
-// linear_quantized() beside linear() with the same numbers: outputs, gradients, what it saves, the memory
-// that a weight's numbers take while it runs, refusals.
+// linear_quantized() compared with linear() on the dequantized weight: outputs, gradients, saved bytes, the
+// memory for dequantized tiles, refusals.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,19 +13,19 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kTile = int64_t(1) << 20;  // elements of the weight that are numbers at one time
+constexpr int64_t kTile = int64_t(1) << 20;  // elements of the weight that are dequantized at one time
 
 struct Case {
   Shape x;
   int64_t out;
 };
-// Ragged and small; then weights of several tiles: rows that begin within a span of 64 x 256 elements, tiles
-// that end with one, and a row that is more than a tile.
+// Small odd shapes; then weights of several tiles: rows that begin within a span of 64 x 256 elements, tiles
+// that end with a span, and a row that is larger than a tile.
 const std::vector<Case> kCases{{{1, 1}, 1}, {{2, 3, 7}, 5},    {{4, 64}, 64},        {{3, 127}, 300},
                                {{5}, 9},    {{3, 1025}, 1100}, {{2, 1, 2048}, 1030}, {{1, kTile + 5}, 2}};
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.x << " to " << c.out; }
 
-// Relative rounding of the type; of fp32 sums of 1,000 products in any order.
+// The relative rounding error of the dtype; for fp32, of sums of 1,000 products in any order.
 double unit_of(DType t) { return t == DType::F32 ? 0x1p-20 : t == DType::BF16 ? 0x1p-8 : 0x1p-11; }
 
 struct L12_LinearQuantized : ::testing::TestWithParam<std::tuple<const char*, DType>> {
@@ -47,7 +47,7 @@ struct L12_LinearQuantized : ::testing::TestWithParam<std::tuple<const char*, DT
   Tensor numbers(const DoubleQuantized& w) {
     return dequantize(w, 0, w.shape.numel(), dtype).reshape(w.shape);
   }
-  // y, dx and db; those that are not wanted are empty. linear() if there is no w.
+  // y, dx and db; gradients that are not wanted are empty. Without w: of linear().
   using Values = std::vector<std::vector<double>>;
   Values results(const Tensor* numbers, const DoubleQuantized* w, Tensor x, Tensor bias, bool dx, bool db,
                  int times = 1) {
@@ -61,7 +61,8 @@ struct L12_LinearQuantized : ::testing::TestWithParam<std::tuple<const char*, DT
       found = {to_host<double>(y)};
       EXPECT_EQ(tape.nodes().size(), dx || db ? 1U : 0U);
       if (w) {
-        EXPECT_EQ(tape.saved_bytes(), 0) << "what the backward pass reads is alive without it";
+        EXPECT_EQ(tape.saved_bytes(), 0)
+            << "the op must save no activations: codes are alive without the tape";
       }
       if (dx || db) tape.backward(y, random(y.shape(), 3));
     }
@@ -78,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, L12_LinearQuantized,
                                   std::string(name_of(std::get<1>(info.param)));
                          });
 
-// As a share of what is allowed: of the vector's length two roundings (forward: the bias, then the product;
-// in dx, one for each of few tiles); and no element beyond eight of them.
+// Error / allowed error. Allowed: two roundings for the norm of the vector (forward: the bias, then the
+// product; dx: one per tile), and eight for a single element.
 double share(const std::vector<double>& got, const std::vector<double>& want, double unit,
              double factor = 1) {
   if (got.size() != want.size()) return INFINITY;
@@ -100,7 +101,7 @@ TEST_P(L12_LinearQuantized, OutputsAndGradientsOfEachSubsetThatTrains) {
     const Tensor numbers = this->numbers(w), x = random(c.x, 2), bias = random({c.out}, 4);
     for (const bool dx : {false, true})
       for (const bool db : {false, true}) {
-        if (w.shape.numel() > kTile && dx != db) continue;  // slow on emu, and nothing else
+        if (w.shape.numel() > kTile && dx != db) continue;  // slow on emu, and tests nothing new
         const Values want = results(&numbers, nullptr, x, bias, dx, db),
                      got = results(nullptr, &w, x, bias, dx, db);
         for (size_t i = 0; i < 3; ++i) {
@@ -110,7 +111,7 @@ TEST_P(L12_LinearQuantized, OutputsAndGradientsOfEachSubsetThatTrains) {
                                                                    : i == 1 ? ": dx"
                                                                             : ": db");
           if (got[i].size() > 1) {
-            EXPECT_GT(share(got[i], want[i], unit_of(dtype), 1.01), 1) << c << ": 1 % off must be found";
+            EXPECT_GT(share(got[i], want[i], unit_of(dtype), 1.01), 1) << c << ": an error of 1 % passed";
           }
         }
       }
@@ -141,7 +142,8 @@ TEST_P(L12_LinearQuantized, GradientsAreAddedToThoseThatAreThere) {
   }
 }
 
-// Codes that nobody else holds any more are there for the backward pass; that they changed is found out.
+// The tape keeps the codes for the backward pass when no other variable holds them, and notices writes to
+// them.
 TEST_P(L12_LinearQuantized, TheTapeHoldsTheCodes) {
   DoubleQuantized w = weight(6, 70);
   const Tensor numbers = this->numbers(w), bias = random({6}, 4);
@@ -168,7 +170,7 @@ TEST_P(L12_LinearQuantized, TheTapeHoldsTheCodes) {
   }
 }
 
-// Products of as many flops as linear()'s, however many tiles.
+// The number of tiles does not change the FLOPs: they are those of linear().
 TEST_P(L12_LinearQuantized, FlopsAreThoseOfLinear) {
   const DoubleQuantized w = weight(1100, 1025);
   const Tensor numbers = this->numbers(w), x = random({2, 1025}, 2), bias = random({1100}, 4);
@@ -182,7 +184,7 @@ TEST_P(L12_LinearQuantized, FlopsAreThoseOfLinear) {
   EXPECT_EQ(flops, 2 * 2 * 2 * 1025 * 1100);
 }
 
-// Of temporary bytes at the peak, forward and backward, those beyond the output and the gradients.
+// Temporary bytes at the peak of forward and backward.
 struct Peaks {
   int64_t forward, backward, y, dy;
 };
@@ -198,7 +200,7 @@ Peaks peaks_of(Device& device, DType t, const Shape& weight, bool trains) {
   const int64_t before = meter.now()[Kind::Temporary];
   const Tensor y = linear_quantized(x, w, bias);
   Peaks p{meter.at_peak()[Kind::Temporary] - before, 0, y.bytes(), y.bytes()};
-  EXPECT_EQ(meter.now()[Kind::Temporary] - before, y.bytes()) << "nothing else stays";
+  EXPECT_EQ(meter.now()[Kind::Temporary] - before, y.bytes()) << "after forward only y may remain";
   if (trains) {
     const Tensor dy(device, y.shape(), t, Kind::Temporary, "dy");
     meter.reset_peak();
@@ -216,7 +218,7 @@ TEST_P(L12_LinearQuantized, NumbersOfOneTileAtATime) {
     const Peaks p = peaks_of(context.device, dtype, shape, true);
     const int64_t tile = std::min(shape.numel(), kTile / shape[1] * shape[1]) * size_of(dtype);
     EXPECT_LE(p.forward, p.y + numbers + scratch) << shape;
-    EXPECT_GE(p.forward, p.y + tile) << shape << ": one tile must be there";
+    EXPECT_GE(p.forward, p.y + tile) << shape << ": the peak must contain one dequantized tile";
     EXPECT_LE(p.backward, numbers + scratch) << shape;
     EXPECT_GE(p.backward, tile) << shape;
     EXPECT_EQ(peaks_of(context.device, dtype, shape, false).forward, p.forward) << "with or without a tape";

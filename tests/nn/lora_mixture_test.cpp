@@ -1,5 +1,5 @@
-// Adapters and weights in 4 bits for a mixture of experts (src/nn/lora.h): those of attention, not of
-// experts.
+// Adapters and weights in 4 bits for a mixture of experts (src/nn/lora.h): attention can have them, experts
+// cannot.
 #include "tests/nn/lora_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -51,7 +51,7 @@ TEST_P(L21_LoraOfAMixture, ExpertsAreRefused) {
           [&] { quantize_frozen(model); });
 }
 
-// Only the adapters change, and once merged they compute the same.
+// Training changes only the adapters, and merged adapters compute the same.
 TEST_P(L21_LoraOfAMixture, AttentionTrains) {
   const std::vector<double> first = logits();
   add_lora(model, ".*attn.*", {.r = 2, .alpha = 4}, 5);

@@ -1,4 +1,4 @@
-// What adapters and 4 bits refuse, also late; what came before is as it was.
+// What adapters and 4 bits refuse, also late in a call; a refusal changes nothing.
 #include <cmath>
 
 #include "tests/nn/lora_testing.h"
@@ -36,7 +36,7 @@ TEST_F(L12_LoraRefusals, AdaptersThatCannotBe) {
       "c_attn", {});
   refuses_to_add("lora: rank 0 for h.0.attn.c_attn [72,24]" + range, ".*", {.r = 0});
   refuses_to_add("lora: rank 25 for h.1.mlp.c_fc [96,24]" + range, "h.1.mlp.*", {.r = 25});
-  // The classifier has two labels: of all layers the last, and the only one for which rank 3 is too much.
+  // The classifier has two labels: it is the last layer, and the only one for which rank 3 is too large.
   refuses_to_add("lora: rank 3 for classifier [2,24]", ".*", {.r = 3});
   refuses_to_add("lora: adapters that compute in bf16 for a model that computes in fp32", ".*c_attn",
                  {.precision = mixed(DType::BF16)});
@@ -53,14 +53,14 @@ TEST_F(L12_LoraRefusals, NothingIsMergedOrUnmergedOrAddedTwice) {
   refuses(none_to_merge, [&] { merge_lora(model); });
   refuses(none_to_unmerge, [&] { unmerge_lora(model); });
   refuses("lora: there is no frozen weight of a linear layer that", [&] { quantize_frozen(model); });
-  add_lora(model, ".*c_attn", {.r = 24}, 5);  // the largest there is
+  add_lora(model, ".*c_attn", {.r = 24}, 5);  // the largest possible rank
   refuses_to_add("lora: the model has adapters already, h.0.attn.c_attn among them", ".*c_fc", {});
   refuses(none_to_unmerge, [&] { unmerge_lora(model); });
   merge_lora(model);
   refuses(none_to_merge, [&] { merge_lora(model); });
 }
 
-// The last layer's weight is numbers, the ones before it are codes; and the other way around.
+// One weight (of the first or of the last layer) is not in 4 bits, all others are.
 TEST_F(L12_LoraRefusals, WhatCannotBeMergedWholeIsNotMergedInPart) {
   for (const std::string numbers : {"h.0.attn.c_attn.weight", "classifier.weight"}) {
     Transformer mixed(model.config);
@@ -75,11 +75,11 @@ TEST_F(L12_LoraRefusals, WhatCannotBeMergedWholeIsNotMergedInPart) {
   }
 }
 
-// In 4 bits it could never be unmerged, and so not be saved.
+// A merged weight in 4 bits could never be unmerged, so it could not be saved.
 TEST_F(L12_LoraRefusals, WhatIsMergedIsNotQuantized) {
   add_lora(model, ".*c_fc", {.r = 2}, 1);
   merge_lora(model);
-  refuses("the adapter of h.0.mlp.c_fc is merged; unmerge_lora()", [&] { quantize_frozen(model); });
+  refuses("the adapter of h.0.mlp.c_fc is merged; call unmerge_lora()", [&] { quantize_frozen(model); });
   unmerge_lora(model);
   quantize_frozen(model);
   refuses("that is not in 4 bits yet", [&] { quantize_frozen(model); });

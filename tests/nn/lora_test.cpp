@@ -1,5 +1,5 @@
-// What adapters are: the formula and its gradients, what they begin with, which layers get one, what is saved
-// for them, merging, refusals.
+// Adapters: the formula and its gradients, initial values, which layers get one, what is saved for them,
+// merging, refusals.
 #include <cmath>
 #include <map>
 #include <set>
@@ -21,7 +21,7 @@ std::vector<double> product(const std::vector<double>& x, const std::vector<doub
 }
 
 struct L12_Lora : LoraTest {
-  L12_Lora() {  // a rank is at most a matrix's smaller side, and of BERT's last that is the labels
+  L12_Lora() {  // a rank is at most a matrix's smaller side: in BERT's last layer, the number of labels
     if (config.labels > 0) config.labels = 8;
     batch = dummy_batch(config, 2, config.context);
   }
@@ -68,7 +68,7 @@ TEST_P(L12_Lora, NamesShapesAndFirstNumbers) {
       const double u = v * std::sqrt(double(in));
       EXPECT_LE(std::abs(u), 1.0000001) << l->name;
       sum += u, squares += u * u, fourth += u * u * u * u, ++n;
-      EXPECT_TRUE(drawn.insert(u).second) << l->name << ": a number of another layer, or twice in one";
+      EXPECT_TRUE(drawn.insert(u).second) << l->name << ": a random number was drawn twice";
     }
     EXPECT_EQ(p->name, l->name + ".lora_B.weight");
     EXPECT_EQ(p->value.shape(), (Shape{out, 5})) << p->name;
@@ -139,7 +139,7 @@ TEST_P(L12_Lora, MergedWeightsAreTheSum) {
     };
     for (const Linear* l : model.linears()) {
       std::vector<double> want = before.at(l->weight.name);
-      if (adapter_of(*l)) {  // what it computes with: the rounded copies of A and B
+      if (adapter_of(*l)) {  // the layer computes with the rounded copies of A and B
         const std::vector<double> a = to_host<double>(adapter_of(*l)->a.value),
                                   b = to_host<double>(adapter_of(*l)->b.value);
         const size_t in = size_t(l->weight.value.last());
@@ -154,7 +154,7 @@ TEST_P(L12_Lora, MergedWeightsAreTheSum) {
     for (const Linear* l : model.linears()) near(*l, before.at(l->weight.name));
     for (const Parameter& p : model.parameters) {
       if (p.name.ends_with("c_proj.weight") || p.name.ends_with("c_attn.weight")) continue;
-      EXPECT_EQ(to_host<double>(p.kept()), before.at(p.name)) << p.name << " is left alone";
+      EXPECT_EQ(to_host<double>(p.kept()), before.at(p.name)) << p.name << " must not change";
     }
   }
 }
@@ -174,14 +174,14 @@ TEST_P(L12_Lora, MergedLogitsAreTheSameAndTakeNoMoreWork) {
   const std::vector<double> adapted = logits(model);
   double change = 0;
   for (size_t i = 0; i < base.size(); ++i) change = std::max(change, std::abs(adapted[i] - base[i]));
-  EXPECT_GT(change, 0.01) << "adapters that do nothing would prove nothing";
+  EXPECT_GT(change, 0.01) << "the adapters must change the logits, or the test proves nothing";
   EXPECT_GT(flops(), of_base);
-  for (int pass = 0; pass < 2; ++pass) {  // and again, after it was undone
+  for (int pass = 0; pass < 2; ++pass) {  // a second time after unmerge_lora()
     merge_lora(model);
-    EXPECT_EQ(flops(), of_base) << "a merged adapter is not applied";
+    EXPECT_EQ(flops(), of_base) << "a merged adapter must take no FLOPs";
     Tape tape;
     batch.loss(model);
-    EXPECT_TRUE(tape.nodes().empty()) << "what is merged cannot train";
+    EXPECT_TRUE(tape.nodes().empty()) << "a merged weight must not train";
     const std::vector<double> merged = logits(model);
     for (size_t i = 0; i < base.size(); ++i) ASSERT_NEAR(merged[i], adapted[i], 1e-5) << "logit " << i;
     unmerge_lora(model);
@@ -259,7 +259,7 @@ TEST(L12_LoraGradients, OfTheAdapterAndOfTheLayerBesideDifferences) {
         EXPECT_TRUE(result.passed()) << "inputs that train " << training << ": " << result.where;
         for (size_t i = 0; i < count; ++i)
           EXPECT_EQ(gradcheck(f, inputs, 1, 1.01, int(i)).passed(), (training >> i & 1) == 0)
-              << "1 % off in " << i;
+              << "a 1 % wrong gradient passed: input  " << i;
       }
     }
 }

@@ -1,4 +1,4 @@
-// Models of the three families with adapters, and what a model is before and after a call.
+// Models of the three families with adapters, and the state of a model before and after a call.
 #pragma once
 #include "src/nn/lora.h"
 #include "src/train/dummy.h"
@@ -14,7 +14,7 @@ inline std::vector<double> normals(int64_t n, uint64_t stream, double std = 1) {
   return values;
 }
 
-// On a device, one of a family.
+// A model of one family on one device.
 struct LoraTest : ::testing::TestWithParam<std::tuple<const char*, const char*>> {
   Context context{std::get<0>(GetParam()), 3};
   const char* name = std::get<1>(GetParam());
@@ -37,7 +37,7 @@ struct LoraTest : ::testing::TestWithParam<std::tuple<const char*, const char*>>
       ::testing::Combine(::testing::ValuesIn(devices_with_data()), ::testing::ValuesIn(kFamilies)), \
       [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); })
 
-// What a model is: its parameters, which of them train, their numbers, its adapters.
+// The state of a model: its parameters, which of them train, their values, its adapters.
 struct Kept {
   std::vector<std::string> names;
   std::vector<bool> trains, merged, in_4_bits, adapted;

@@ -1,5 +1,5 @@
-// Training adapters: the bytes it takes, that nothing else changes, with checkpointing, in 16 bits and over
-// weights in 4 bits.
+// Training adapters: the bytes, that nothing else changes, with checkpointing, in 16 bits, and with weights
+// in 4 bits.
 #include <map>
 
 #include "src/optim/optimizer.h"
@@ -31,8 +31,8 @@ struct L12_LoraTraining : LoraTest {
     const Evaluation evaluation;
     return item(batch.loss(model));
   }
-  // Ten steps; that they change the adapters, all of them, and nothing else, and lower the loss; and that
-  // states are of the adapters alone.
+  // Makes ten steps. They must change all adapters and nothing else, and lower the loss; only adapters have
+  // states.
   void expect_ten_steps_of_adapters(Transformer& model) {
     const Values before = kept(model);
     const double first = loss(model);
@@ -65,8 +65,8 @@ TEST_P(L12_LoraTraining, OnlyAdaptersChangeAlsoOverWeightsInSixteenBits) {
   }
 }
 
-// A layer's frozen weight needs no input; A needs what it is multiplied with, B the r numbers a row that A
-// made, and the rest what the gradient of its own input needs. Before the first adapter nothing is recorded.
+// A frozen weight does not save its input. A saves its input, B saves the r numbers per row that A computed,
+// and other ops save what the gradient of their input needs. Before the first adapter nothing is recorded.
 TEST_P(L12_LoraTraining, WhatIsSavedForAdaptersOnTheFirstProduct) {
   Transformer model(config);
   for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
@@ -87,18 +87,18 @@ TEST_P(L12_LoraTraining, WhatIsSavedForAdaptersOnTheFirstProduct) {
         for (const Saved& s : node.saved)
           if (s.tensor.defined() && s.tensor.storage().kind() == Kind::Activation) {
             EXPECT_TRUE(s.tensor.last() == 24 || s.tensor.last() == 3) << s.tensor.shape();
-            EXPECT_LE(node.inputs[1].shape.numel(), 72 * 3) << "only A and B need inputs";
+            EXPECT_LE(node.inputs[1].shape.numel(), 72 * 3) << "only A and B may save their inputs";
           }
     if (config.residual != Residual::PreNorm) continue;
-    // Of a token: c_attn's input and A's numbers; q, k, v and the probabilities of 3 heads; ln_2's input, its
-    // mean and 1/std; gelu's input. Of ln_1 of the second block and ln_f: input, mean, 1/std. Of the loss:
-    // logits, log-sum-exp.
+    // Per token: the input of c_attn and the output of A; q, k, v and the probabilities of 3 heads; the input
+    // of ln_2, its mean and 1/std; the input of gelu. For ln_1 of the second block and ln_f: input, mean,
+    // 1/std. For the loss: logits, log-sum-exp.
     const int64_t block = (24 + 3) + (72 + 3 * 12) + (24 + 2) + 96, norms = 2 * (24 + 2), last = 31 + 1;
     EXPECT_EQ(tape.saved_bytes(), 4 * 2 * 12 * (2 * block + norms + last));
   }
 }
 
-// Of blocks that run again from their inputs: the same masks of the model and of the adapters.
+// Recomputed blocks have the same dropout masks, in the model and in the adapters.
 TEST_P(L12_LoraTraining, CheckpointingChangesNoGradient) {
   config.dropout = 0.1;
   Transformer model(config);
@@ -124,7 +124,7 @@ TEST_P(L12_LoraTraining, CheckpointingChangesNoGradient) {
 
 int64_t in_four_bits(int64_t n) { return (n + 1) / 2 + (n + 63) / 64 + 4 * ((n + kSpan - 1) / kSpan); }
 
-// Beside a model whose weights are the numbers that the codes stand for; and not far from the model that was.
+// Compared with a model whose weights are the dequantized values; and close to the model before quantization.
 TEST_P(L12_LoraTraining, FrozenWeightsInFourBits) {
   Transformer model(config), rounded(config);
   for (Transformer* m : {&model, &rounded}) {
@@ -168,7 +168,8 @@ TEST_P(L12_LoraTraining, FrozenWeightsInFourBits) {
     expect_refused("the adapter of h.0.attn.c_attn: its weight is kept in 4 bits", [&] { call(model); });
 }
 
-// Master copies go with the weights; layers without an adapter, too; those that train stay numbers.
+// Quantization also frees master copies, and includes layers without an adapter; weights that train are not
+// quantized.
 TEST_P(L12_LoraTraining, WhatTrainsIsNotQuantized) {
   config.precision = mixed(DType::BF16);
   Transformer model(config);
@@ -180,7 +181,8 @@ TEST_P(L12_LoraTraining, WhatTrainsIsNotQuantized) {
   const auto codes = to_host<int32_t>(DoubleQuantizer(context.device).quantize(master).codes);
   const Usage usage = context.device.meter().now();
   quantize_frozen(model);
-  EXPECT_EQ(to_host<int32_t>(model.linears()[1]->weight.codes->codes), codes) << "of the exact numbers";
+  EXPECT_EQ(to_host<int32_t>(model.linears()[1]->weight.codes->codes), codes)
+      << "the codes must be those of the master copy";
   int64_t weights = 0, masters = 0;
   for (const Linear* l : model.linears()) {
     const int64_t n = l->weight.value.numel();
@@ -196,7 +198,7 @@ TEST_P(L12_LoraTraining, WhatTrainsIsNotQuantized) {
                  [&] { merge_lora(model); });
 }
 
-// 24 layers x 8 x (2048 + 6144) numbers train; 12 x 2048^2 x 24 are in 4 bits.
+// 24 layers x 8 x (2048 + 6144) elements train; 12 x 2048^2 x 24 are in 4 bits.
 TEST(L12_LoraTrainingOnMeta, AModelOfABillion) {
   Context context("meta");
   Transformer model(transformer_config("polyglot-ko-1.3b"));

@@ -1,4 +1,4 @@
-// TransformerConfig::loss_rows: the loss of a model with the logits of some tokens at a time.
+// TransformerConfig::loss_rows: the loss of a model that computes the logits of some tokens at a time.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ TransformerConfig small(const char* family, const char* recipe, int64_t rows) {
 }
 
 struct Trained {
-  Values losses, numbers;  // the numbers: last gradients and weights
+  Values losses, numbers;  // numbers: the last gradients and weights
 };
 // Steps of two micro-batches of 2 x 8 tokens.
 Trained trained(
@@ -85,7 +85,7 @@ TEST(L16_LossRows, CheckpointedBlocksGiveTheSameNumbersToTheBit) {
     }
 }
 
-// A micro-batch's share of the mean over the targets of all.
+// The share of a micro-batch of the mean over the targets of the batch.
 TEST(L16_LossRows, TheMeanIsOverTheTargetsThatAreCounted) {
   Context context("cpu", 7);
   double losses[2];

@@ -1,4 +1,4 @@
-// The block of a mixture of experts, and what a model makes of its configuration.
+// The block of a mixture of experts, and a model with such blocks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +64,7 @@ TEST(L21_Block, FirstValuesOfExperts) {
   EXPECT_NEAR(deviation(model, "h.1.mlp.router.weight"), 0.02, 0.002);
   EXPECT_NEAR(deviation(model, "h.1.mlp.experts.c_fc.weight"), 0.02, 0.0005);
   EXPECT_NEAR(deviation(model, "h.1.mlp.experts.c_proj.weight"), 0.02 / std::sqrt(2.0 * 2), 0.0003)
-      << "a residual projection";
+      << "c_proj is a residual projection, so its deviation is smaller";
 }
 
 TEST(L21_Block, APartDrawsWhatTheWholeDraws) {

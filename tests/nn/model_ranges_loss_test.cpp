@@ -21,7 +21,7 @@ TEST(L20_ModelRanges, LossOfAPartWithSeveralRangesIsTheWholesOrRefused) {
   const std::string text = refusal([&] { in_two = loss({.ranges = {{0, 2}, {2, 4}}}); });
   EXPECT_TRUE(!text.empty() || in_two == whole)
       << "all blocks, in two ranges: " << in_two << " is not " << whole;
-  EXPECT_NE(refusal([&] { loss({.ranges = {{0, 1}, {2, 4}}}); }), "") << "without block 1";
+  EXPECT_NE(refusal([&] { loss({.ranges = {{0, 1}, {2, 4}}}); }), "") << "block 1 is missing";
 }
 
 }  // namespace

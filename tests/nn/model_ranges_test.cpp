@@ -25,7 +25,7 @@ std::vector<TransformerConfig> families() {
   return all;
 }
 
-// The blocks of ranges in turn: part a has 0, 2 and 3, part b 1, 4 and 5.
+// Two parts with alternating ranges: the first has blocks 0, 2 and 3, the second 1, 4 and 5.
 const ModelPart kFirst{.ranges = {{0, 1}, {2, 4}}, .head = false};
 const ModelPart kSecond{.ranges = {{1, 2}, {4, 6}}, .embedding = false};
 
@@ -38,7 +38,7 @@ TEST(L20_ModelRanges, WeightsLossMasksAndGradientsAreThoseOfTheWhole) {
       std::set<std::string> names;
       for (const Transformer* m : {&a, &b})
         for (const Parameter& p : m->parameters) {
-          EXPECT_TRUE(names.insert(p.name).second) << p.name << " is in both";
+          EXPECT_TRUE(names.insert(p.name).second) << p.name << " is in both parts";
           EXPECT_EQ(to_host<double>(p.value), to_host<double>(whole.parameters.find(p.name).value)) << p.name;
           EXPECT_EQ(p.number, whole.parameters.find(p.name).number) << p.name;
         }
@@ -65,7 +65,7 @@ TEST(L20_ModelRanges, WeightsLossMasksAndGradientsAreThoseOfTheWhole) {
     }
 }
 
-// With a tape for each range, as a pipeline has them.
+// With one tape per range, as in a pipeline.
 TEST(L20_ModelRanges, EachRangeDrawsItsMasksOnATapeOfItsOwn) {
   for (const TransformerConfig& c : families()) {
     Context context("cpu", 5);
@@ -121,7 +121,7 @@ TEST(L20_ModelRanges, WrongRangesAreRefused) {
     const Transformer model(c, Allocate::Now, {.ranges = ranges, .embedding = false, .head = false});
     return model.blocks.size();
   };
-  EXPECT_EQ(make({{0, 2}, {2, 4}}), 4u);  // they may touch
+  EXPECT_EQ(make({{0, 2}, {2, 4}}), 4u);  // ranges may touch
   EXPECT_EQ(make({{0, 2}, {5, 6}}), 3u);
   for (const std::vector<BlockRange>& wrong : std::vector<std::vector<BlockRange>>{{{0, 2}, {1, 3}},
                                                                                    {{0, 3}, {1, 2}},

@@ -1,4 +1,4 @@
-// The models that have names: parameters, FLOPs and bytes as published.
+// The named models: parameters, FLOPs and bytes as published.
 #include <gtest/gtest.h>
 
 #include "src/nn/transformer.h"
@@ -11,7 +11,7 @@ struct Published {
   const char* name;
   int64_t labels, count;
 };
-// The model cards; GPT-2's two larger ones and BERT's labels by arithmetic. gpt-12x768x12 is GPT-2.
+// From the model cards; GPT-2's two larger models and BERT's labels by arithmetic. gpt-12x768x12 is GPT-2.
 constexpr Published kPublished[] = {
     {"gpt2", 0, 124'439'808},       {"gpt2-medium", 0, 354'823'168},        {"gpt2-large", 0, 774'030'080},
     {"gpt2-xl", 0, 1'557'611'200},  {"bert-base", 0, 109'482'240},          {"bert-large", 0, 335'141'888},

@@ -1,5 +1,5 @@
-// Parameters by name: what one is made of, freezing it, emptying gradients; and what an optimizer that
-// refuses leaves as it was.
+// Parameters by name: their members, freezing, emptying gradients; and that an optimizer that refuses a step
+// changes nothing.
 #include "src/nn/parameter.h"
 
 #include <gtest/gtest.h>
@@ -39,14 +39,14 @@ TEST_F(L03_Parameters, AnAddedOneIsWhatItsPrecisionAsksFor) {
     EXPECT_TRUE(p.trainable());
     EXPECT_EQ(p.master.defined(), master);
     EXPECT_EQ(&p.kept(), master ? &p.master : &p.value);
-    EXPECT_EQ(p.value.storage().version, 0u) << "nothing is written yet";
+    EXPECT_EQ(p.value.storage().version, 0u) << "add() must not write to the value";
   }
   const Parameter& p = parameters.find("b");
   EXPECT_EQ(p.master.dtype(), DType::F32);
   EXPECT_EQ(p.master.shape(), (Shape{2, 3}));
   EXPECT_EQ(p.master.storage().kind(), Kind::Master);
   EXPECT_EQ(p.master.storage().name(), "b.master");
-  EXPECT_EQ(meter.now()[Kind::Gradient], 0) << "that of the first backward pass";
+  EXPECT_EQ(meter.now()[Kind::Gradient], 0) << "gradients get memory only in the first backward pass";
 }
 
 TEST_F(L03_Parameters, MatricesDecayWhateverTheyAreOf) {
@@ -64,12 +64,12 @@ TEST_F(L03_Parameters, AreListedInTheOrderOfAddingAndCounted) {
     std::string name = "a";
     parameters.add(name += std::to_string(i), {5}, {});
   }
-  EXPECT_EQ(&first, &parameters.find("z")) << "references stay valid";
+  EXPECT_EQ(&first, &parameters.find("z")) << "references must stay valid";
   EXPECT_EQ(first.leaf.name, "z");
   EXPECT_EQ(*first.value.slot.leaf, &first.leaf);
   EXPECT_EQ(parameters.size(), 101u);
   parameters.set_trainable(parameters.find("a7"), false);
-  EXPECT_EQ(parameters.numel(), 6 + 500) << "also what is frozen";
+  EXPECT_EQ(parameters.numel(), 6 + 500) << "numel() includes frozen parameters";
   std::string order;
   for (const Parameter& p : parameters) order += p.name.substr(0, 2) + " ";
   EXPECT_TRUE(order.starts_with("z a9 a9 ") && order.ends_with(" a1 a0 ")) << order;
@@ -93,7 +93,8 @@ TEST(L03_ParametersOfALimit, OneThatFindsNoMemoryIsNotThere) {  // its value fit
   EXPECT_EQ(parameters.size(), 0u);
   EXPECT_EQ(parameters.numel(), 0);
   EXPECT_EQ(context.device.meter().now()[Kind::Weight], 0);
-  EXPECT_EQ(parameters.add("w", {2}, {}).value.numel(), 2) << "the name is free";
+  EXPECT_EQ(parameters.add("w", {2}, {}).value.numel(), 2)
+      << "a parameter without memory must not keep its name";
 }
 
 TEST_F(L03_Parameters, ZeroGradEmptiesAllAlsoWhatWasFrozenAndFillsNothing) {
@@ -106,8 +107,8 @@ TEST_F(L03_Parameters, ZeroGradEmptiesAllAlsoWhatWasFrozenAndFillsNothing) {
   const uint32_t version = buffer->version;
   parameters.zero_grad();
   for (const Parameter* p : {&a, &b, &unused}) EXPECT_TRUE(!p->leaf.written) << p->name;
-  EXPECT_EQ(buffer->version, version) << "nothing is filled";
-  EXPECT_EQ(&a.leaf.grad.storage(), buffer) << "nor freed";
+  EXPECT_EQ(buffer->version, version) << "zero_grad() must not fill gradients";
+  EXPECT_EQ(&a.leaf.grad.storage(), buffer) << "zero_grad() must not free gradients";
   EXPECT_EQ(item(b.leaf.grad), 3);
   pass();
   EXPECT_EQ(item(a.leaf.grad), 2);
@@ -115,8 +116,8 @@ TEST_F(L03_Parameters, ZeroGradEmptiesAllAlsoWhatWasFrozenAndFillsNothing) {
   parameters.set_trainable(b, true);
   EXPECT_TRUE(b.trainable());
   pass(), pass();
-  EXPECT_EQ(item(a.leaf.grad), 6) << "added to what was there";
-  EXPECT_EQ(item(b.leaf.grad), 6) << "twice 3: the old one is forgotten";
+  EXPECT_EQ(item(a.leaf.grad), 6) << "two backward passes must be added to the first gradient";
+  EXPECT_EQ(item(b.leaf.grad), 6) << "twice 3: the gradient from before zero_grad() must not remain";
 }
 
 TEST_F(L03_Parameters, DropGradGivesTheMemoryBackAndTheNextPassIsAsTheFirst) {
@@ -128,12 +129,12 @@ TEST_F(L03_Parameters, DropGradGivesTheMemoryBackAndTheNextPassIsAsTheFirst) {
   EXPECT_EQ(meter.now()[Kind::Gradient], 8);
   parameters.set_trainable(b, false);
   parameters.drop_grad();
-  EXPECT_EQ(meter.now()[Kind::Gradient], 0) << "of what was frozen, too";
+  EXPECT_EQ(meter.now()[Kind::Gradient], 0) << "gradients of frozen parameters must be freed, too";
   for (const Parameter* p : {&a, &b}) {
     EXPECT_TRUE(!p->leaf.written) << p->name;
     EXPECT_FALSE(p->leaf.grad.defined()) << p->name;
   }
-  EXPECT_EQ(item(a.value), 1) << "values stay";
+  EXPECT_EQ(item(a.value), 1) << "drop_grad() must not change values";
   parameters.set_trainable(b, true);
   pass(), pass();
   EXPECT_EQ(meter.now()[Kind::Gradient], 8);
@@ -174,7 +175,7 @@ TEST_F(L03_OptimizerRefusals, ARefusedStepWritesToNothing) {
   EXPECT_EQ(optimizer.scalars().updates, 0);
   EXPECT_EQ(context.device.scalars().step, 1);
   a.leaf.grad = {};
-  tape.backward(square);  // as if never asked
+  tape.backward(square);  // the refused steps changed nothing
   EXPECT_EQ(item(a.leaf.grad), 2);
 }
 
@@ -211,7 +212,7 @@ TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
   EXPECT_EQ(&n.gamma, &parameters.find("n.weight"));
   EXPECT_EQ(n.beta, &parameters.find("n.bias"));
   copy_from_host(n.gamma.value, {2, 4}), copy_from_host(n.beta->value, {1, 5});
-  const std::vector<double> y = to_host<double>(n(tensor({-1, 1}, {1, 2})));  // of variance 1: a half
+  const std::vector<double> y = to_host<double>(n(tensor({-1, 1}, {1, 2})));  // sqrt(1 + 3) = 2
   EXPECT_NEAR(y[0], 0, 1e-6);
   EXPECT_NEAR(y[1], 7, 1e-6);
 
@@ -225,7 +226,7 @@ TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
   EXPECT_EQ(half.bias->value.dtype(), DType::F16);
 
   const Linear bare(parameters, "bare", 2, 1, {}, Bias::No);
-  EXPECT_EQ(parameters.size(), 8u) << "a weight alone";
+  EXPECT_EQ(parameters.size(), 8u) << "Bias::No adds only a weight";
   copy_from_host(bare.weight.value, {3, 4});
   EXPECT_EQ(to_host<double>(bare(tensor({1, -1}, {1, 2}))), std::vector<double>{-1});
 }

@@ -1,5 +1,5 @@
-// A model in parts, each in a Context of its own, with activations and their gradients handed over by hand:
-// weights, masks, losses and updates are those of the whole model, to the bit.
+// A model in parts, each in a separate Context; the test passes activations and their gradients between them:
+// weights, masks, losses and updates are bitwise equal to those of the whole model.
 #include <memory>
 #include <numeric>
 
@@ -10,7 +10,7 @@
 namespace gradus {
 namespace {
 
-using Numbers = std::map<std::string, std::vector<double>>;  // of each parameter
+using Numbers = std::map<std::string, std::vector<double>>;  // by parameter name
 Numbers weights_of(const Transformer& model) {
   Numbers all;
   for (const Parameter& p : model.parameters) all[p.name] = to_host<double>(p.value);
@@ -45,8 +45,8 @@ struct Stage {
     model.initialize(kSeed);
     optimizer = std::make_unique<AdamW>(model.parameters, kArgs);
   }
-  // What this part makes of the batch and of what the part before has made; keeps what its backward pass
-  // needs.
+  // The output of this part for the batch and for `before`, the output of the previous part; keeps the tape
+  // and the tensors for the backward pass.
   Tensor forward(const DummyBatch& batch, const std::vector<double>& before, const Shape& shape) {
     tape = std::make_unique<Tape>();
     model.parameters.zero_grad();
@@ -71,7 +71,7 @@ struct Stage {
   Tensor y;
 };
 
-// A tied embedding has two gradients: that of the head comes first, as in the whole model's backward pass.
+// Adds the two gradients of a tied embedding: the head's comes first, as in the whole model's backward pass.
 void add_tied(Stage& first, Stage& last) {
   Parameter &embedding = first.model.parameters.find("wte.weight"),
             &head = last.model.parameters.find("wte.weight");
@@ -86,7 +86,7 @@ void add_tied(Stage& first, Stage& last) {
   copy_from_host(head.leaf.grad, both);
 }
 
-// `cuts`: the blocks with which the second part and those after it begin.
+// `cuts`: the first blocks of the second part and of all later parts.
 Ran run_in_parts(const char* device, const TransformerConfig& config, const std::vector<int64_t>& cuts) {
   std::vector<std::unique_ptr<Stage>> stages;
   for (size_t i = 0; i <= cuts.size(); ++i)
@@ -101,7 +101,7 @@ Ran run_in_parts(const char* device, const TransformerConfig& config, const std:
       s->context.make_current();
       for (const auto& [name, numbers] : weights_of(s->model)) {
         const auto [at, is_new] = all.emplace(name, numbers);
-        EXPECT_EQ(at->second, numbers) << name << " of two parts";
+        EXPECT_EQ(at->second, numbers) << name << " must be equal in both parts";
       }
     }
   };

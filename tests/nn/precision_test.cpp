@@ -1,5 +1,5 @@
-// The recipes: their names; bytes per parameter as published, the same on every device; what a master copy is
-// for.
+// The recipes: their names; bytes per parameter as published, the same on every device; the effect of a
+// master copy.
 #include <filesystem>
 
 #include "src/io/save_load.h"
@@ -38,7 +38,8 @@ void expect_bytes(const char* device, const Precision& precision, const BytesPer
   EXPECT_EQ(peak[Kind::Optimizer], expected.state * N) << device;
 }
 
-// Published: 16, 18 and 8 bytes with AdamW (reference numbers 1.1, 3.4, 4.2); with momentum one state less.
+// Published: 16, 18 and 8 bytes with AdamW (reference numbers 1.1, 3.4, 4.2); with momentum there is one
+// state less.
 TEST(L04_Precision, BytesPerParameterAsPublished) {
   const auto adamw = [](Parameters& p) { return std::make_unique<AdamW>(p); };
   const auto momentum = [](Parameters& p) { return std::make_unique<Sgd>(p, SgdArgs{.momentum = 0.9f}); };
@@ -75,7 +76,7 @@ TEST(L04_PrecisionRecipes, AreThePublishedOnes) {
 }
 
 // Adam's first update is the learning rate, whatever the gradient. 2^-14 is too small to change a weight of
-// 1, of which the next bf16 is 2^-8 larger; in fp32 the updates add up.
+// 1, because the next bf16 number is 2^-8 larger; in fp32 the updates add up.
 TEST(L04_Precision, TheMasterCopyKeepsUpdatesThatTheWeightRoundsAway) {
   for (const char* device : devices_with_data()) {
     Context context(device, 1);
@@ -96,7 +97,7 @@ TEST(L04_Precision, TheMasterCopyKeepsUpdatesThatTheWeightRoundsAway) {
   }
 }
 
-// Activations in bf16 carry 8 bits: a step's loss is within that of fp32, and training goes the same way.
+// Activations in bf16 have 8 bits: in each step the loss differs from that of fp32 by at most this rounding.
 TEST(L04_Precision, MixedLearnsAsFp32Does) {
   for (const char* device : devices_with_data()) {
     std::vector<double> losses[2];
@@ -106,7 +107,7 @@ TEST(L04_Precision, MixedLearnsAsFp32Does) {
       model.initialize(1);
       AdamW optimizer(model.parameters);
       for (int step = 0; step < 8; ++step)
-        losses[is_mixed].push_back(train_step(model, optimizer, 0, 1e-2));  // one batch, learned by heart
+        losses[is_mixed].push_back(train_step(model, optimizer, 0, 1e-2));  // always the same batch
     }
     for (size_t i = 0; i < losses[0].size(); ++i)
       EXPECT_NEAR(losses[1][i], losses[0][i], 0x1p-8 * losses[0][0]) << device << ", step " << i;
@@ -140,8 +141,8 @@ TEST(L04_Precision, ALoadedRunGoesOnAsIfNeverStopped) {
   std::filesystem::remove(path);
 }
 
-// The published GiB of polyglot-ko-1.3b with everything in fp16 (reference numbers, section 3), and 16 bytes
-// a parameter of BERT-large, measured where there is nothing but addresses.
+// The published GiB of polyglot-ko-1.3b with everything in fp16 (reference numbers, section 3), measured on
+// meta, which has only addresses.
 TEST(L04_Precision, PublishedBytesOfPolyglot) {
   Context context("meta");
   TransformerConfig config = transformer_config("polyglot-ko-1.3b");

@@ -1,4 +1,4 @@
-// What training promises beside its numbers: where there is dropout, where states begin, what is counted.
+// Training: where dropout is applied, the initial states of optimizers, and the two step counts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ TEST(L03_Training, DropoutIsWhereGpt2HasIt) {
     ops.push_back(node.op);
   }
   EXPECT_EQ(before, (std::vector<std::string>{"add_positions", "linear", "linear", "linear", "linear"}))
-      << "the embeddings, and in each block what attention and the MLP add";
+      << "dropout follows the embeddings and, in each block, the projections of attention and of the MLP";
   const auto times = [&](const char* op) { return std::count(ops.begin(), ops.end(), op); };
   EXPECT_EQ(times("add"), 4) << usual_mistake(
       {{times("add") == 2, "one of a block's two branches is not added to its input"}});
@@ -52,14 +52,14 @@ TEST(L03_Optim, StatesBeginAtZeroWhateverLiesInMemory) {
     EXPECT_EQ(to_host<double>(state), std::vector<double>(1000, 0.0)) << state.storage().name();
 }
 
-// Two counts that are not the same: attempts at an update, from which dropout draws, and updates that were
-// made, which Adam's bias correction needs.
+// Two different counts: attempts at an update (dropout draws its masks from their number), and updates
+// (Adam's bias correction uses their number).
 Tensor ones(const Shape& shape) {
   return from_host(current().device, std::vector<double>(shape.numel(), 1), shape, DType::F32, Kind::Data,
                    "ones");
 }
 
-TEST(L03_StepCounts, TheFirstForwardDrawsFromStepOne) {  // step 0 is initialization's and the data's
+TEST(L03_StepCounts, TheFirstForwardDrawsFromStepOne) {  // step 0 belongs to initialization and data
   Context context("cpu", 42);
   const std::vector<double> got = to_host<double>(dropout(ones({3, 8}), 0.5));
   for (int64_t i = 0; i < 24; ++i) {
@@ -92,7 +92,8 @@ TEST(L03_StepCounts, BiasCorrectionCountsUpdatesAndDropoutAttempts) {
     context.end_attempt();
     EXPECT_EQ(context.device.scalars().step, step + 1);
   }
-  EXPECT_EQ(first_update, std::vector<double>(3, first_update[0])) << "the first update is the first";
+  EXPECT_EQ(first_update, std::vector<double>(3, first_update[0]))
+      << "the first update must not depend on the number of attempts";
   EXPECT_NEAR(first_update[0], -0.1, 1e-6) << "Adam's first step is the learning rate";
   EXPECT_NE(masks[0], masks[1]);
   EXPECT_NE(masks[1], masks[2]);

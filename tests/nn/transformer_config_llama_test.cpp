@@ -1,5 +1,5 @@
-// What a Llama and a Mixtral add to the configuration: the defaults, refusals on both sides of each limit,
-// and the parameters with their names, shapes and number.
+// The fields of the configuration for Llama and Mixtral: defaults, refusals on both sides of each limit, and
+// the names, shapes and number of parameters.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ TEST(L21_TransformerConfig, TheDefaultsAreThoseOfGpt2) {
   EXPECT_EQ(c.balance, 0);
 }
 
-// The sentence names the value that is refused.
+// Validation must fail with a sentence that names the value.
 void refused(const std::string& value, const C& c) {
   const std::string text = refusal([&] { c.validate(); });
   EXPECT_TRUE(text.starts_with("transformer: ")) << "refusal of " << value << ": '" << text << "'";
@@ -106,7 +106,8 @@ std::map<std::string, Shape> parameters_of(const C& c) {
   std::map<std::string, Shape> shapes;
   for (const Parameter& p : model.parameters) shapes[p.name] = p.value.shape();
   EXPECT_EQ(shapes.size(), model.parameters.size());
-  EXPECT_EQ(c.parameter_count(), model.parameters.numel()) << "by formula, and counted";
+  EXPECT_EQ(c.parameter_count(), model.parameters.numel())
+      << "the formula differs from the parameters of the model";
   return shapes;
 }
 std::map<std::string, Shape> with_layers(std::map<std::string, Shape> rows,
@@ -145,7 +146,7 @@ TEST(L21_TransformerConfig, ParametersOfAMixtral) {
                                                    {"mlp.experts.c_proj.weight", {3, 16, 7}}}));
 }
 
-// Each field alone, on a GPT-2.
+// A GPT-2 in which a single field is changed.
 TEST(L21_TransformerConfig, ParametersOfAGpt2WithOneFieldOfALlama) {
   const C gpt{.vocab = 10, .context = 4, .layers = 2, .heads = 4, .channels = 16};
   const std::map<std::string, Shape> plain = parameters_of(gpt);

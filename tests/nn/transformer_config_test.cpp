@@ -1,5 +1,5 @@
-// A transformer as a configuration: the defaults, the values of those with names, each refusal by its
-// sentence and on both sides of its limit, and what follows from the numbers alone.
+// A transformer as a configuration: the defaults, the named configurations, each refusal by its sentence and
+// on both sides of its limit, and the numbers that a configuration determines.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ TEST(L03_TransformerConfig, TheDefaultsAreASmallGpt2) {
   EXPECT_EQ(c.norm_eps, 1e-5);
 }
 
-// Every field; `c` without those that give a size.
+// Compares all fields; layers, channels and heads of `c` are not used.
 void expect_named(const char* name, int64_t layers, int64_t channels, int64_t heads, TransformerConfig c) {
   SCOPED_TRACE(name);
   const TransformerConfig got = transformer_config(name);
@@ -140,7 +140,7 @@ TEST(L04_TransformerConfig, WhatCannotBeOfTheOtherFamilies) {
     expect_refused("transformer: " + with, [&] { changed(change).validate(); });
   };
   for (const int64_t n : {-2, 1, 3, 6})
-    refused(std::to_string(n) + " of the 4 dimensions of a head cannot turn; it must be an even number",
+    refused(std::to_string(n) + " of the 4 dimensions of a head cannot be rotated; it must be an even number",
             [=](C& c) { c.rotary = n; });
   for (const int64_t n : {0, 2, 4}) changed([=](C& c) { c.rotary = n; }).validate();
   refused("token types -1, labels 0; neither can be negative", [](C& c) { c.token_types = -1; });
@@ -152,7 +152,7 @@ TEST(L04_TransformerConfig, WhatCannotBeOfTheOtherFamilies) {
   changed([](C& c) { c.labels = 2, c.output_head = OutputHead::Pooled, c.token_types = 1; }).validate();
 }
 
-// V C + T C + L (12 C^2 + 13 C) + 2 C, and what else a configuration has.
+// V C + T C + L (12 C^2 + 13 C) + 2 C, and the parameters that other configurations add.
 TEST(L04_TransformerConfig, ParametersByFormulaAreThoseThatAreMade) {
   EXPECT_EQ(changed([](TransformerConfig&) {}).parameter_count(), 80 + 32 + (768 + 104) + 16);
   for (const Residual residual : {Residual::PreNorm, Residual::PostNorm, Residual::Parallel})
@@ -176,8 +176,8 @@ TEST(L04_TransformerConfig, ParametersByFormulaAreThoseThatAreMade) {
           }
 }
 
-// A row (1,-1) has mean 0 and variance 1; with an epsilon of 1 a norm makes 1/2 of a variance of 1, 1/3 of
-// that, and 1/4 of that. Attention and MLP add nothing: their projections are 0.
+// A row (1,-1) has mean 0 and variance 1; with an epsilon of 1, a norm turns a variance of 1 into 1/2, the
+// next norm this into 1/3, the next into 1/4. Attention and MLP add nothing: their projections are 0.
 TEST(L04_TransformerConfig, EveryNormHasTheEpsilonOfTheConfiguration) {
   for (const Residual residual : {Residual::PreNorm, Residual::PostNorm, Residual::Parallel}) {
     Context context("cpu");
@@ -203,7 +203,8 @@ TEST(L04_TransformerConfig, EveryNormHasTheEpsilonOfTheConfiguration) {
   }
 }
 
-// What a block asks of its attention: the heads, the mask and the dropout of the configuration.
+// The arguments that a block gives to its attention: the heads, the mask and the dropout of the
+// configuration.
 struct Asked {
   Shape qkv;
   int64_t heads = 0;
@@ -248,7 +249,7 @@ TEST(L03_TransformerConfig, IdsAreRowsOfAtMostTheContext) {
   for (const Shape& bad : {Shape{3, 5}, Shape{4}, Shape{1, 3, 4}, Shape{}})
     expect_refused("they must be (B, T) with T at most the context, 4", [&] { model.logits(ids(bad)); });
   EXPECT_EQ(model.loss(ids({3, 4}), ids({3, 4})).shape(), Shape());
-  expect_refused("types of tokens were given to a model that has none", [&] {
+  expect_refused("token types were given to a model that has none", [&] {
     model.logits(ids({3, 4}), ids({3, 4}));
   });
 }

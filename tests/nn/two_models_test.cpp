@@ -1,4 +1,4 @@
-// Two of everything, interleaved: models, their optimizers and tapes, in one context and in one each.
+// Two models with their optimizers and tapes, interleaved: in one context, and in two.
 #include <gtest/gtest.h>
 
 #include "src/ops/ops.h"
@@ -51,7 +51,7 @@ struct Trained {
 };
 
 constexpr int64_t kSteps = 3;
-// One model, in a context of its own; its attempts have the numbers of this list, the first ones count on.
+// Trains one model in its own context; `attempts`: the numbers of its attempts; empty: 1, 2, ...
 std::vector<std::vector<double>> alone(const char* device, const Make& make, double dropout, uint64_t seed,
                                        const std::vector<int64_t>& attempts = {}) {
   Context context(device, 3);
@@ -64,7 +64,7 @@ std::vector<std::vector<double>> alone(const char* device, const Make& make, dou
   return run.numbers();
 }
 
-// The order of two models' halves of a step: a, b forward; A, B backward; 1, 2 step.
+// Runs the steps of two models in this order: a, b: forward; A, B: backward; 1, 2: optimizer step.
 void interleave(Trained& a, Trained& b, std::string_view order, const std::function<void(bool)>& switch_to) {
   for (int64_t step = 0; step < kSteps; ++step)
     for (const char what : order) {
@@ -78,7 +78,7 @@ void interleave(Trained& a, Trained& b, std::string_view order, const std::funct
 }
 constexpr const char* kOrders[] = {"aA1bB2", "abAB12", "abA1B2", "abB2A1", "aAbB21", "abAB21"};
 
-// Without dropout, in one context; with it, in a context each.
+// Without dropout the models share one context; with dropout each has its own.
 TEST(L03_TwoModels, EachTrainsAsAlone) {
   for (const char* device : devices_with_data())
     for (const auto& [name, make] : kOptimizers)
@@ -99,7 +99,7 @@ TEST(L03_TwoModels, EachTrainsAsAlone) {
       }
 }
 
-// An attempt begins with the first tape after a step, whosever it is.
+// An attempt begins with the first tape after a step, for either model.
 TEST(L03_TwoModels, WithDropoutInOneContextTheyTrainAsAloneAtTheSameAttempts) {
   struct Attempts {
     const char* order;
@@ -121,7 +121,8 @@ TEST(L03_TwoModels, WithDropoutInOneContextTheyTrainAsAloneAtTheSameAttempts) {
     }
 }
 
-// What the next step changes, between a forward and its backward: attempt, seed, first sample, rate.
+// Between a forward and its backward, the next step changes the attempt, the seed, the first sample and the
+// rate.
 TEST(L03_TwoModels, AStepBetweenForwardAndBackwardChangesNoGradient) {
   const auto plain_attention = small(0.3), flash = [] {
     TransformerConfig c = small(0.3);

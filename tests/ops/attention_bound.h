@@ -1,5 +1,5 @@
-// How far two correct calls of attention may differ: one sums in tiles, the other over whole rows, and what
-// one saves in the dtype of the activations the other computes anew.
+// How far two correct versions of attention may differ: one sums in tiles, the other over whole rows, and one
+// recomputes the probabilities that the other saves in the dtype of the activations.
 #pragma once
 #include "tests/ops/attention_testing.h"
 
@@ -7,23 +7,23 @@ namespace gradus {
 
 inline double roundoff_of(DType t) { return t == DType::F32 ? 0x1p-24 : t == DType::BF16 ? 0x1p-8 : 0x1p-11; }
 
-// A sum of n rounded terms is off by n u times the sum of their sizes, at most; of random terms by
-// sqrt(n) u, 4 times that with a probability below 1/1000 (Higham & Mary 2019, theorem 2.4).
+// The error of a sum of n rounded terms is at most n u times the sum of their absolute values; for random
+// terms it is about sqrt(n) u times that sum, and above 4 times this with a probability below 1/1000 (Higham
+// & Mary 2019, theorem 2.4).
 inline double roundings(int64_t n) { return std::min(double(n), 4 * std::sqrt(double(n))); }
 
 // For each element of y and dqkv the sum of the errors that attention_plain and attention_flash may have; NaN
-// for those that are not worked out. u: of fp32, in which sums are taken; e: of the dtype; R(n): the
-// roundings of a sum of n; S: a query's largest sum of |q k|, scaled, by the norms of q and k. |dP|: the sum
-// of |dy v|.
+// for elements that are not computed. u: the roundoff of fp32, in which sums are taken; e: that of the dtype;
+// R(n): the roundings of a sum of n terms; S: a query's largest sum of |q k|, scaled, by the norms of q and
+// k. |dP|: the sum of |dy v|.
 //   w = 2 S R(D) + R(keys) + 4                   u's in a weight P, and e more where plain has saved it
-//   w' = 2 S R(D) + R(keys) + S + 2 |lse| + 4    u's in one that is made anew from the log-sum-exp
+//   w' = 2 S R(D) + R(keys) + S + 2 |lse| + 4    u's in one that is recomputed from the log-sum-exp
 //   y:  w + R(keys) + 4 u's of the sum of P |v|, and e of itself
 //   dS = P (dP - rowsum):  the error of P, of dP (R(D) u's of |dP|) and of the rowsum. In plain that is the
-//   sum
-//     of P dP, with w u's and e of each P, and R(D) + R(keys) u's of the sum of P |dP|; in flash it is dy y,
-//     where y has the same errors of weights, R(D) + R(keys) + 4 u's of its sums, and e of itself
+//     sum of P dP, with w u's and e of each P, and R(D) + R(keys) u's of the sum of P |dP|; in flash it is
+//     dy y, where y has the same errors of weights, R(D) + R(keys) + 4 u's of its sums, and e of itself
 //   dq, dk, dv:  R(terms) u's more of the sums of |dS k|, |dS q| and P |dy|, and e of themselves
-// Of queries and keys every `stride`-th is worked out, and the last.
+// Computed for every `stride`-th query and key, and for the last.
 class AttentionBound {
  public:
   std::vector<double> y, dqkv;
@@ -51,13 +51,13 @@ class AttentionBound {
   }
 
  private:
-  // The place of part 0, 1 or 2 of head h of queries in qkv, and that of the head in y.
+  // The index in qkv of part 0, 1 or 2 (q, k, v) for query head h, and the index of this head in y.
   int64_t at(int part, int64_t b, int64_t h, int64_t time) const {
     return (b * c.T + time) * c.qkv()[2] + c.first_column(part) + (part == 0 ? h : h / c.group()) * c.D;
   }
   int64_t out(int64_t b, int64_t h, int64_t time) const { return ((b * c.T + time) * c.heads.q + h) * c.D; }
 
-  // The sum of P |v|: attention to |v|.
+  // The sums of P |v|, computed as attention with |v| in place of v.
   void sizes_of_y() {
     std::vector<double> of_sizes = qkv;
     for (int64_t i = 0; i < int64_t(qkv.size()); ++i)
@@ -86,7 +86,7 @@ class AttentionBound {
     double lse, S;
     double w = 0, remade = 0;      // w and w' above
     double row = 0, size = 0;      // the rowsum, and the sum of P |dP|
-    double weights = 0, of_y = 0;  // what errors of weights and of y are multiplied by in the rowsum
+    double weights = 0, of_y = 0;  // factors of the errors of weights and of y in the rowsum
   };
   Query query(int64_t b, int64_t h, int64_t t, const CaseRun& exact) const {
     Query q{.keys = c.mask == Mask::Causal ? t + 1 : c.T,
@@ -100,7 +100,7 @@ class AttentionBound {
       q.row += dy[i] * exact.y[i], q.of_y += std::abs(dy[i] * exact.y[i]);
       q.size += std::abs(dy[i]) * y_size[i];
     }
-    q.weights = q.size;  // the sum of P times the absolute value of dP is at most that
+    q.weights = q.size;  // an upper bound of the sum of P |dP|
     if (c.T == kLong) return q;
     q.weights = 0;
     for (int64_t j = 0; j < q.keys; ++j) {
@@ -122,7 +122,7 @@ class AttentionBound {
     x.P = std::exp(scale * score - q.lse);
     return x;
   }
-  // Of both calls together: in scale dS, of which so many are summed, and in P.
+  // The errors of both versions together, in scale dS (a sum of `terms` terms) and in P.
   double error_of_dS(const Query& q, const Weight& x, int64_t terms) const {
     const double R = roundings(c.D), of_P = std::abs(x.dP - q.row);
     return scale * x.P *
@@ -146,7 +146,7 @@ class AttentionBound {
       for (int64_t d = 0; d < c.D; ++d) dqkv[q.place + d] += error * std::abs(qkv[k + d]);
     }
   }
-  // What head h of queries adds to key j.
+  // The part of query head h in the bound of key j.
   void of_key(const std::vector<Query>& queries, int64_t b, int64_t h, int64_t j, const CaseRun& exact) {
     const int64_t begin = c.mask == Mask::Causal ? j : 0, terms = c.group() * (c.T - begin);
     const int64_t k = at(1, b, h, j), v = at(2, b, h, j);
@@ -165,7 +165,7 @@ class AttentionBound {
 
   AttentionCase c;
   double u, e, scale;
-  std::vector<double> qkv, dy, y_size, largest_key;  // largest_key: its norm, of each sample and head
+  std::vector<double> qkv, dy, y_size, largest_key;  // largest_key: its norm, per sample and head
 };
 
 }  // namespace gradus

@@ -1,5 +1,5 @@
-// The gradients of attention_flash against finite differences in fp64: over every element where queries are
-// few, along random directions where they are many.
+// The gradients of attention_flash compared with finite differences in fp64: for every element if there are
+// few queries, along random directions if there are many.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -18,7 +18,7 @@ double dot(const Values& a, const Values& b) {
 }
 double norm(const Values& x) { return std::sqrt(dot(x, x)); }
 
-// q, k and v as three inputs, so that each can be wrong alone.
+// q, k and v as three inputs, so that a test can make a single one wrong.
 Tensor of_parts(const AttentionCase& c, const std::vector<Tensor>& x) {
   return attention_flash(concatenate(x), c.heads, c.mask, 0);
 }
@@ -29,7 +29,7 @@ std::vector<GradcheckInput> parts_of(const AttentionCase& c) {
   return inputs;
 }
 
-// Of one key the weight is 1 whatever the query is, so that dq and dk are 0, and 1 % more is 0 too.
+// With T = 1 the weight of the only key is always 1, so dq and dk are 0, and a 1 % error cannot be seen.
 void expect_every_element(const AttentionCase& c, double& worst) {
   const auto f = [&](const std::vector<Tensor>& x) { return of_parts(c, x); };
   const std::vector<GradcheckInput> inputs = parts_of(c);
@@ -52,12 +52,12 @@ TEST(L15_FlashGradients, OfEveryElementAreTheFiniteDifferences) {
     expect_every_element({T, 4, 1, T == 64 ? Mask::None : Mask::Causal}, worst);
   expect_every_element({5, 32, {2, 1}}, worst), expect_every_element({5, 64, {8, 1}, Mask::None}, worst);
   expect_every_element({4, 80, {4, 2}}, worst), expect_every_element({3, 128, {8, 1}}, worst);
-  RecordProperty("% of budget used", std::to_string(100 * worst));
-  std::cout << 100 * worst << " % of budget used\n";
+  RecordProperty("error / allowed error, %", std::to_string(100 * worst));
+  std::cout << "error / allowed error: " << 100 * worst << " %\n";
 }
 
-// L = <dy, y>. Its slope along random directions, each of which changes q, k or v alone: by differences, and
-// as the tape has it, <dqkv, u>.
+// Slopes of L = <dy, y> along random directions u, each of which changes only q, k or v: by differences, and
+// from the tape's gradient, <dqkv, u>.
 class Slopes {
  public:
   explicit Slopes(const AttentionCase& c)
@@ -70,9 +70,9 @@ class Slopes {
   }
   const Values& gradient() const { return right_.dqkv; }
 
-  // The largest error of such a gradient, as a share of what is allowed: a millionth of the slope and of the
-  // norm of the part's gradient, which is how large slopes along random directions are; and the rounding of
-  // y, 8 u of each element.
+  // The largest error / allowed error of a gradient. Allowed: a millionth of the slope and of the norm of the
+  // part's gradient (the typical size of a slope along a random direction), and the rounding of y, 8 u per
+  // element.
   double worst_of(const Values& gradient) const {
     double worst = 0;
     Values rounded;
@@ -115,7 +115,7 @@ class Slopes {
   std::vector<Direction> directions_;
 };
 
-// The gradient passes; it does not if one part is 1 % too large, or one token of one part.
+// The gradient passes; a gradient with one part, or one token of one part, that is 1 % too large fails.
 void expect_slopes(const AttentionCase& c, double& worst) {
   const Slopes slopes(c);
   const double right = slopes.worst_of(slopes.gradient());
@@ -132,22 +132,23 @@ void expect_slopes(const AttentionCase& c, double& worst) {
   };
   for (int part = c.T == 1 ? 2 : 0; part < 3; ++part) {
     EXPECT_GT(wrong(part, -1), 1) << c << ": a 1 % wrong gradient of " << kParts[part] << " passed";
-    EXPECT_GT(wrong(part, c.T / 2), 1) << c << ": 1 % too much in the middle token of d" << kParts[part];
+    EXPECT_GT(wrong(part, c.T / 2), 1)
+        << c << ": a middle token that is 1 % too large passed in d" << kParts[part];
   }
 }
 
 TEST(L15_FlashGradients, AlongRandomDirectionsOfQAndKAndVAreTheFiniteDifferences) {
   double worst = 0;
   for (const AttentionCase& c : attention_cases({1, 63, 64, 65})) expect_slopes(c, worst);
-  RecordProperty("% of budget used", std::to_string(100 * worst));
-  std::cout << 100 * worst << " % of budget used\n";
+  RecordProperty("error / allowed error, %", std::to_string(100 * worst));
+  std::cout << "error / allowed error: " << 100 * worst << " %\n";
 }
 
 TEST(L15_FlashGradients, Of8191TokensAreTheFiniteDifferences) {
   double worst = 0;
   expect_slopes({kLong, 32, {2, 1}}, worst);
-  RecordProperty("% of budget used", std::to_string(100 * worst));
-  std::cout << 100 * worst << " % of budget used\n";
+  RecordProperty("error / allowed error, %", std::to_string(100 * worst));
+  std::cout << "error / allowed error: " << 100 * worst << " %\n";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// attention_flash and attention_plain at many lengths: flash is as close to fp64 as plain is, and the two
-// differ element by element by what roundings explain.
+// attention_flash and attention_plain at many lengths: flash is as close to fp64 as plain is, and each
+// element of the two differs by at most the bound of the roundings.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -33,7 +33,7 @@ double largest_difference(const Values& a, const Values& b, double times = 1) {
 }
 double largest(const Values& x) { return largest_difference(x, Values(x.size())); }
 
-// The largest |plain - times flash| as a share of its bound, where there is one.
+// The largest |plain - times flash| / bound, over the elements that have a bound.
 double worst_share(const Values& plain, const Values& flash, const Values& bound, double times = 1) {
   double worst = 0;
   for (size_t i = 0; i < plain.size(); ++i) {
@@ -45,7 +45,8 @@ double worst_share(const Values& plain, const Values& flash, const Values& bound
   return worst;
 }
 
-// fp64 on the cpu: by the probabilities, which has nothing in common with flash, unless they take 0.5 GB.
+// The exact values, in fp64 on the cpu: from attention_plain, which shares no code with flash, unless its
+// probabilities take 0.5 GB.
 CaseRun exact_run(const AttentionCase& c) {
   CaseRun flash = run_attention("cpu", DType::F64, attention_flash, c);
   if (c.T == kLong)
@@ -55,18 +56,19 @@ CaseRun exact_run(const AttentionCase& c) {
   return plain;
 }
 
-// The two claims, and the largest share that each output has used of what they allow.
+// The two claims, and the largest error / allowed error of each output.
 class Comparison {
  public:
   explicit Comparison(DType t) : t_(t) {}
   ~Comparison() {
-    print("% of budget used of plain's error in ", of_error_);
-    print("% of budget used of roundings in ", of_roundings_);
+    print("error / allowed error (from plain's error), %, in ", of_error_);
+    print("error / allowed error (from roundings), %, in ", of_roundings_);
   }
 
-  // Twice plain's error (the rule of the authors' tests), and the log-sum-exp's rounding to fp32, which
-  // changes each weight by its share, and is all there is where plain is exact. It rejects a flash that is 1
-  // % wrong, in bf16, where plain errs by up to 0.4 %, 3 %. dq and dk of one key are 0, whatever is wrong.
+  // Allowed: twice plain's error (the rule of the authors' tests), and the rounding of the log-sum-exp to
+  // fp32, which changes each weight by the same factor; if plain is exact, this is the only term. The bound
+  // rejects a flash that is wrong by 1 % (in bf16, where plain's error is up to 0.4 %, by 3 %). With one key
+  // dq and dk are always 0.
   void expect_as_close(const AttentionCase& c, const CaseRun& plain, const CaseRun& flash,
                        const CaseRun& exact) {
     const double rounding = 0x1p-24 * (1 + largest(exact.lse)), wrong = t_ == DType::BF16 ? 1.03 : 1.01;
@@ -83,7 +85,8 @@ class Comparison {
     }
   }
 
-  // It rejects 1 % in fp32, and 5 % in bf16. (In fp16 weights are so small that they have fewer bits.)
+  // The bound rejects an error of 1 % in fp32, and of 5 % in bf16. (In fp16 weights are so small that they
+  // have fewer bits.)
   void expect_same(const AttentionCase& c, const CaseRun& plain, const CaseRun& flash, const CaseRun& exact) {
     const AttentionBound bound(c, t_, exact, c.T == kLong ? 31 : 1);
     const double wrong = t_ == DType::F32 ? 1.01 : 1.05;
@@ -125,7 +128,7 @@ TEST_P(L15_FlashLengths, FlashIsAsCloseToFp64AsPlainAndDiffersFromItByRoundings)
   }
 }
 
-// A GPU's attention_plain has no room for rows of 8,191 weights; the cpu's stands for it.
+// A GPU's attention_plain has no room for rows of 8,191 weights, so the cpu computes plain.
 TEST_P(L15_FlashLengths, FlashOf8191TokensIsAsCloseToFp64AsPlainAndDiffersFromItByRoundings) {
   const AttentionCase c{kLong, 32};
   const CaseRun exact = exact_run(c);

@@ -1,5 +1,5 @@
-// What attention_flash keeps for backward, and what it allocates: bytes that grow with T, and nothing of
-// T x T elements.
+// The tensors that attention_flash saves for backward, and those that it allocates: their bytes grow with T,
+// and none has T x T elements.
 #include <gtest/gtest.h>
 
 #include <string_view>
@@ -25,19 +25,19 @@ struct L15_FlashMemory : ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Devices, L15_FlashMemory, ::testing::ValuesIn(devices_and_meta()),
                          [](const auto& info) { return std::string(info.param); });
 
-const Heads kHeads[] = {Heads(8, 8), Heads(8, 4), Heads(8, 1)};  // 1, 2 and 8 heads of queries to one of keys
+const Heads kHeads[] = {Heads(8, 8), Heads(8, 4), Heads(8, 1)};  // 1, 2 and 8 query heads per key head
 
-// One forward and backward on a device of its own. Dropout, too, keeps nothing for each weight.
+// One forward and one backward on a separate device. Dropout saves nothing per weight, either.
 struct Memory {
   int64_t saved = 0;                  // bytes on the tape
-  int64_t forward = 0, backward = 0;  // bytes of the largest allocation of each
+  int64_t forward = 0, backward = 0;  // bytes of the largest allocation in each pass
   Memory(const char* device, DType t, AttentionOp op, const AttentionCase& c, double dropout) {
     Context context(device, 5);
     const auto tensor = [&](const Shape& shape, const char* name) {
       return from_host(context.device, std::vector<double>(shape.numel(), 0.5), shape, t, Kind::Temporary,
                        name);
     };
-    scale(tensor({1}, "first"), 1);  // the first kernel gets the workspace, 16 MiB for all that follow
+    scale(tensor({1}, "first"), 1);  // the first kernel allocates the workspace (16 MiB) of all later ones
     Tensor qkv = tensor(c.qkv(), "qkv"), dy = tensor(c.y(), "dy");
     Leaf leaf;
     attach(qkv, leaf, "qkv");
@@ -61,7 +61,7 @@ struct Memory {
   }
 };
 
-// qkv and y in t, and the log-sum-exp of each query in fp32 (fp64 for fp64).
+// Bytes of qkv and y in t, and of the log-sum-exp of each query in fp32 (fp64 for fp64).
 int64_t saved_by_flash(DType t, const AttentionCase& c) {
   return (c.qkv().numel() + c.y().numel()) * size_of(t) + c.B * c.heads.q * c.T * (t == DType::F64 ? 8 : 4);
 }
@@ -83,7 +83,7 @@ TEST_P(L15_FlashMemory, WhatFlashSavesIsLinearInTToTheByte) {
       }
 }
 
-// Heads of 2: all else that is allocated is smaller than the weights of one head.
+// Heads have 2 dimensions, so that all other tensors are smaller than the weights of one head.
 TEST_P(L15_FlashMemory, FlashAllocatesNothingOfTxTElementsAndPlainDoes) {
   for (const DType t : dtypes())
     for (const Heads& heads : kHeads)
@@ -95,13 +95,13 @@ TEST_P(L15_FlashMemory, FlashAllocatesNothingOfTxTElementsAndPlainDoes) {
         EXPECT_EQ(plain.forward, weights) << "the probabilities, in " << name_of(t) << ", " << c;
         EXPECT_LT(flash.forward, weights) << name_of(t) << ", " << c;
         EXPECT_LT(flash.backward, weights) << name_of(t) << ", " << c;
-        // Indeed nothing larger than qkv, or its gradient.
+        // Nothing is larger than qkv or its gradient.
         EXPECT_EQ(flash.backward, c.qkv().numel() * size_of(t)) << name_of(t) << ", " << c;
         EXPECT_LE(flash.forward, c.qkv().numel() * size_of(t)) << name_of(t) << ", " << c;
       }
 }
 
-// Where plain would save 16 TiB.
+// Plain would save 16 TiB here.
 TEST(L15_FlashMemoryOnMeta, AMillionTokensTakeGigabytes) {
   const AttentionCase c{int64_t(1) << 20, 64, {8, 1}};
   const auto on_meta = [&](AttentionOp op) {

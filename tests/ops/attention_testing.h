@@ -19,7 +19,7 @@ struct AttentionCase {
   Shape qkv() const { return {B, T, (heads.q + 2 * heads.kv) * D}; }
   Shape y() const { return {B, T, heads.q * D}; }
   int64_t group() const { return heads.q / heads.kv; }
-  // Of q, k and v: the first column in qkv, and how many there are.
+  // The first column of q, k or v in qkv, and the number of its columns.
   int64_t first_column(int part) const { return part == 0 ? 0 : (heads.q + (part - 1) * heads.kv) * D; }
   int64_t columns(int part) const { return (part == 0 ? heads.q : heads.kv) * D; }
 };
@@ -29,7 +29,7 @@ inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
 }
 constexpr const char* kParts[] = {"q", "k", "v"};
 
-// Part 0, 1 or 2 of numbers that are packed as qkv is.
+// Part 0, 1 or 2 (q, k or v) of values that are packed like qkv.
 inline std::vector<double> part_of(const AttentionCase& c, const std::vector<double>& qkv, int part) {
   const int64_t row = c.qkv()[2], begin = c.first_column(part), n = c.columns(part);
   std::vector<double> x;
@@ -47,9 +47,9 @@ inline std::vector<double> exact_numbers(int64_t n, uint64_t stream) {
 }
 
 constexpr uint64_t kQkv = 1, kDy = 2;  // streams of the inputs
-struct CaseRun {                       // not AttentionRun, which is lesson 15's: test-15 links both
+struct CaseRun {                       // not AttentionRun: lesson 15 has that name, and test-15 links both
   std::vector<double> y, dqkv;
-  std::vector<double> lse;  // (B, H, T), of attention_flash
+  std::vector<double> lse;  // (B, H, T), only from attention_flash
 };
 inline CaseRun run_attention(const char* device, DType t, AttentionOp op, const AttentionCase& c) {
   Context context(device, 5);
@@ -68,7 +68,7 @@ inline CaseRun run_attention(const char* device, DType t, AttentionOp op, const 
   return run;
 }
 
-// T x D x group, with heads of keys and values alone and beside others, and both masks.
+// T x D x group, with one and with more heads of keys and values, and with both masks.
 inline std::vector<AttentionCase> attention_cases(const std::vector<int64_t>& lengths) {
   std::vector<AttentionCase> cases;
   for (const int64_t T : lengths)

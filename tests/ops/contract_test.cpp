@@ -1,5 +1,5 @@
 // What each op saves for backward, for every subset of its inputs that train: only what a wanted gradient
-// needs. And what it counts: the costs of the kernels that it is made of, and of no others.
+// needs. And what it counts: the costs of exactly the kernels that it calls.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -30,14 +30,15 @@ std::vector<Tensor> inputs_of(const Op& op, unsigned training, std::vector<Leaf>
 
 TEST_P(L03_OpContract, OnlyWhatAWantedGradientNeeds) {
   const unsigned subsets = 1u << op.shapes.size();
-  for (unsigned i = 0; i < subsets * kKinds; ++i) {  // of inputs of each kind
+  for (unsigned i = 0; i < subsets * kKinds; ++i) {  // each subset, with inputs of each kind
     const unsigned training = i % subsets;
     Context context("meta");
     std::vector<Leaf> leaves;
     const std::vector<Tensor> x = inputs_of(op, training, leaves, DType::F32, Kind(i / subsets));
     Tape tape;
     const Tensor y = op.f(x);
-    ASSERT_EQ(tape.nodes().size(), training == 0 ? 0u : 1u) << "nothing to train, nothing to record";
+    ASSERT_EQ(tape.nodes().size(), training == 0 ? 0u : 1u)
+        << "an op must be recorded exactly if an input trains";
     if (training == 0) continue;
     const std::string name = op.name;
     EXPECT_EQ(tape.nodes()[0].op, name.substr(0, std::min(name.find("_dropped"), name.find("_grouped"))));
@@ -45,7 +46,8 @@ TEST_P(L03_OpContract, OnlyWhatAWantedGradientNeeds) {
     for (const Saved& s : tape.nodes()[0].saved)
       if (s.tensor.defined()) {
         saved += s.tensor.storage().name() + " ";
-        EXPECT_NE(s.tensor.storage().kind(), Kind::Temporary) << "what is saved is an activation";
+        EXPECT_NE(s.tensor.storage().kind(), Kind::Temporary)
+            << "a saved tensor has kind Temporary; it must be an activation";
       }
     EXPECT_EQ(saved, contract.saves(training)) << op << ", inputs that train " << training;
   }
@@ -61,7 +63,7 @@ TEST_P(L03_OpContract, AWriteToAnyOfItIsFoundOut) {
     count = tape.nodes()[0].saved.size();
     if (k == count) break;
     Tensor saved = tape.nodes()[0].saved[k].tensor;
-    if (!saved.defined()) continue;  // an input that was not given
+    if (!saved.defined()) continue;  // an optional input that is absent
     saved.add();
     expect_refused("'" + saved.storage().name() + "' was written to", [&] { tape.backward(y, dy); });
   }
@@ -109,8 +111,8 @@ TEST(L03_OpContract, OnlyTheFirstGradientOfASliceIsFilledWithZeros) {
   }
 }
 
-// The gradients of bf16 parameters in fp32: a kernel costs what its activations say, a fill what it fills,
-// and a gradient that is passed on what both are.
+// The gradients of bf16 parameters in fp32: the cost of a kernel depends on its activations, the
+// cost of a fill on the gradient, and the cost of passing a gradient on depends on both.
 TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {
   constexpr DType T = DType::BF16, G = DType::F32;
   const std::map<std::string, Costs> expected{

@@ -1,4 +1,4 @@
-// For each op: what it saves for backward, and the costs of its kernels.
+// For each op: the tensors that it saves for backward, and the costs of its kernels.
 #pragma once
 #include <bit>
 
@@ -9,7 +9,7 @@ namespace gradus {
 using Costs = std::vector<Cost>;
 struct Contract {
   const char* name;  // of an op in ops_testing.h
-  // What is saved if the inputs in `training` train; each has a bit and is called "0", "1", "2".
+  // The saved tensors if the inputs in `training` train; each input has a bit, and the names "0", "1", "2".
   std::string (*saves)(unsigned training);
   Costs (*forward)(DType T);
   Costs (*backward)(DType T, unsigned training);
@@ -33,7 +33,7 @@ inline MatmulShape of_experts(MatmulShape s) {
   s.batch[0].count = 3;
   return s;
 }
-// Of the 4 rows of the parts that train.
+// The costs of copying columns for each part that trains, 4 rows each.
 inline Costs columns_of_parts(DType T, unsigned training) {
   Costs costs;
   for (const int64_t cols : {3, 1, 2}) {
@@ -119,7 +119,7 @@ inline const std::vector<Contract> kContracts{
      [](DType T) {
        return Costs{cost::cross_entropy_fwd({4, 5}, T)};
      },
-     [](DType T, unsigned) {  // the logits are the test's, so a copy is written over
+     [](DType T, unsigned) {  // the test refers to the logits, so backward overwrites a copy
        return Costs{cost::cast(20, T, T), cost::cross_entropy_bwd_inplace({4, 5}, T), cost::cast(20, T, T)};
      }},
     {"dispatch", [](unsigned) -> std::string { return "ids "; },

@@ -1,5 +1,5 @@
-// cross_entropy with targets of -1 and with a count: against finite differences, and what it refuses, saves
-// and notices. (Its values: tests/kernels/softmax_test.cpp.)
+// cross_entropy with targets of -1 and with a count: compared with finite differences, and what it refuses,
+// saves and checks. (Its values: tests/kernels/softmax_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ struct Result {
   Values loss, gradient;
   bool operator==(const Result&) const = default;
 };
-// Of logits (targets, 5), with a count if one is given.
+// The loss and the gradient for logits (targets, 5), with a count if one is given.
 Result run(const Ids& targets, DType t = DType::F64, const Tensor& count = {}, uint64_t stream = 1) {
   const auto rows = int64_t(targets.size());
   Tensor logits = floats(normals(rows * 5, stream), {rows, 5}, t);
@@ -67,7 +67,7 @@ TEST_F(L07_CrossEntropy, GradientsOfTargetsThatDoNotCountWithAndWithoutCount) {
   }
 }
 
-// What accumulation rests on: parts of one batch, each divided by the whole batch's count.
+// The basis of accumulation: micro-batches of one batch, each divided by the target count of the whole batch.
 TEST_F(L07_CrossEntropy, SharesOfPartsAddUpToTheMeanOfAll) {
   const Ids targets{0, -1, 3, 4, -1, -1, 2, 2};
   const Tensor logits = floats(normals(40, 1), {8, 5}), ids = ids_of(targets, {8}), five = number(5);
@@ -78,7 +78,8 @@ TEST_F(L07_CrossEntropy, SharesOfPartsAddUpToTheMeanOfAll) {
     if (first != 4) of_means += item(cross_entropy(logits.narrow(first, n), ids.narrow(first, n))) / 3;
   }
   EXPECT_NEAR(shares, mean, 1e-14 * mean);
-  EXPECT_GT(std::abs(of_means - mean), 0.01 * mean) << "the mean of means is another one";
+  EXPECT_GT(std::abs(of_means - mean), 0.01 * mean)
+      << "the mean of the micro-batches' means must differ from the mean over all targets";
 }
 
 TEST_F(L07_CrossEntropy, TheCountMayBeAViewAndOfAnyShapeOfOneElement) {
@@ -144,7 +145,8 @@ TEST_F(L07_CrossEntropy, ACountThatChangedBeforeBackwardIsRefused) {
     }
     Tape tape;
     const Tensor loss = cross_entropy(logits, ids_of({1, -1}, {2}), counts.narrow(0, 1));
-    EXPECT_EQ(refusal([&] { tape.backward(loss); }), "") << "it changed before forward only";
+    EXPECT_EQ(refusal([&] { tape.backward(loss); }), "")
+        << "count changed before the forward pass, which is allowed";
   }
 }
 
@@ -164,9 +166,9 @@ TEST_F(L07_CrossEntropy, TheCountIsSavedOnlyIfTheLogitsWantAGradient) {
     for (const Saved& s : tape.nodes()[0].saved)
       of_count += s.tensor.defined() && &s.tensor.storage() == &count.storage();
     EXPECT_EQ(of_count, 1);
-    EXPECT_EQ(count.storage().kind(), Kind::Data) << "the batch's, not an activation";
+    EXPECT_EQ(count.storage().kind(), Kind::Data) << "count belongs to the batch; it is not an activation";
     tape.backward(loss);
-    EXPECT_FALSE(count.shares_storage()) << "freed when it was used";
+    EXPECT_FALSE(count.shares_storage()) << "backward must release the count that was saved";
   }
   const NoTape none;
   const Tensor count = number(3);

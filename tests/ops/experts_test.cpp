@@ -1,5 +1,5 @@
-// The ops of a mixture of experts: a whole layer against a naive one, its gradients, what its routing does
-// with its gradients, and what the ops refuse.
+// The ops of a mixture of experts: a whole layer compared with a naive one, its gradients, the gradients of
+// its routing, and what the ops refuse.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ Values normals(int64_t n, uint64_t stream) {
   return values;
 }
 
-struct Layer {  // of experts that are matrices (out, in)
+struct Layer {  // a layer whose experts are matrices (out, in)
   ExpertShape s;
   int64_t in = 5, out = 3;
   Values x = normals(s.tokens() * in, 1), logits = normals(s.tokens() * s.E, 2),
@@ -34,7 +34,7 @@ struct Layer {  // of experts that are matrices (out, in)
   std::vector<GradcheckInput> inputs() const {
     return {{{s.B, s.T, in}, x}, {{s.B, s.T, s.E}, logits}, {{s.E, out, in}, w}};
   }
-  // For each token: its experts, one after the other by their logits, and what they make of it.
+  // Computes each token's output from its experts, in descending order of their logits.
   Values naive() const {
     Values y(static_cast<size_t>(s.tokens() * out));
     for (int64_t b = 0; b < s.B; ++b) {
@@ -63,7 +63,8 @@ struct Layer {  // of experts that are matrices (out, in)
     }
   }
 };
-// One expert; one choice; all chosen; capacity 0, T, and less than is asked for.
+// One expert; one choice; all experts chosen; a capacity of 0, of T, and one that is too small for all
+// choices.
 std::vector<Layer> layers() {
   return {{{2, 5, 4, 2, 3}}, {{2, 5, 4, 2, 1}}, {{1, 7, 3, 1, 7}}, {{2, 3, 3, 3, 3}},
           {{2, 3, 3, 3, 2}}, {{1, 4, 1, 1, 4}}, {{3, 4, 1, 1, 2}}, {{2, 3, 4, 2, 0}}};
@@ -89,10 +90,10 @@ TEST_F(L21_Experts, ALayerIsTheNaiveOneOnEveryDevice) {
     }
 }
 
-// Of x, the router's logits and the experts' weights together; the logits are no ties.
+// Gradients of x, of the router's logits and of the experts' weights together; no two logits are equal.
 TEST_F(L21_Experts, GradientsOfALayer) {
   for (const Layer& layer : layers()) {
-    if (layer.s.capacity == 0) continue;  // all gradients are 0: below
+    if (layer.s.capacity == 0) continue;  // all gradients are 0: tested below
     const GradcheckResult right = gradcheck(layer, layer.inputs());
     EXPECT_TRUE(right.passed()) << right.where;
     for (const int input : {0, 1, 2}) {
@@ -122,7 +123,7 @@ TEST_F(L21_Experts, WithoutPlacesTheOutputAndAllGradientsAreZero) {
   }
 }
 
-// <dispatch(x), y> = <x, sum of y over its places>: of x's gradient, with y as dispatch's.
+// <dispatch(x), dy> = <x, dx>, where dx is the sum of dy over each token's places.
 TEST_F(L21_Experts, DispatchPutsEachTokenInItsPlaces) {
   const Values x{1, 2, 3, 4, 5, 6}, dy{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
   Tensor table = trains(tensor(x, {2, 3, 1}));
@@ -163,7 +164,7 @@ TEST_F(L21_Experts, GradientsOfTheBalanceLossWithAndWithoutCount) {
   }
 }
 
-// f is a constant: finite differences see it so as long as no choice changes, and so does the tape.
+// The tape treats f as a constant; finite differences agree as long as no choice changes.
 TEST_F(L21_Experts, TheBalanceLossOfTheLogitsThatChose) {
   const auto f = [](In x) { return balance_loss(x[0], choose_experts(x[0], 2, 1), 0.3); };
   const std::vector<GradcheckInput> logits{{{2, 5, 4}, normals(40, 1)}};
@@ -171,7 +172,7 @@ TEST_F(L21_Experts, TheBalanceLossOfTheLogitsThatChose) {
   EXPECT_FALSE(gradcheck(f, logits, 1, 1.01).passed());
 }
 
-// A router and experts, in training: the gradients, the bytes at the peak.
+// The gradients of a router with experts, and the bytes at the peak.
 struct Trained {
   std::vector<Values> gradients;
   Usage peak;

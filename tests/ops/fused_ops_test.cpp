@@ -1,5 +1,5 @@
-// bias_gelu and add_layernorm compared with the two ops that each replaces, and what they refuse. (Against
-// finite differences: gradients_test.cpp.)
+// bias_gelu and add_layernorm compared with the two ops that each replaces, and what they refuse. (Compared
+// with finite differences: gradients_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ Tensor normals(const Shape& shape, DType t, uint64_t stream) {
   return from_host(current().device, values, shape, t, Kind::Data, "x");
 }
 
-// Which of the inputs train: bit i stands for input i. The outputs, then the gradients that are wanted.
+// The outputs, then the wanted gradients. training: bit i is set if input i trains.
 std::vector<Values> results(const std::vector<Shape>& shapes, unsigned training, int64_t micro_batches,
                             const std::function<std::vector<Tensor>(const Inputs&)>& f,
                             const std::function<Tensor(const std::vector<Tensor>&)>& end) {
@@ -85,7 +85,7 @@ TEST_F(L16_FusedOps, AddLayerNormIsAddAndLayerNormWhicheverOutputIsUsed) {
       [](const Inputs& y) { return add(gelu(y[1]), multiply(y[0], y[1])); }};
   for (size_t end = 0; end < ends.size(); ++end)
     for (unsigned training = 1; training < 16; ++training) {
-      if (end == 0 && !(training & 3)) continue;  // the sum depends on a and b alone
+      if (end == 0 && !(training & 3)) continue;  // the sum depends only on a and b
       SCOPED_TRACE("end " + std::to_string(end) + ", training " + std::to_string(training));
       expect_near(results(
                       shapes, training, 2,
@@ -100,7 +100,7 @@ TEST_F(L16_FusedOps, AddLayerNormIsAddAndLayerNormWhicheverOutputIsUsed) {
     }
 }
 
-// As both terms, in which case its gradient has two parts.
+// If one tensor is both terms, its gradient is the sum of two.
 TEST_F(L16_FusedOps, AddLayerNormTakesATensorTwice) {
   const auto of = [](const std::function<std::vector<Tensor>(const Inputs&)>& f) {
     return results({{3, 5}, {5}, {5}}, 7, 2, f, [](const Inputs& y) { return add(y[0], gelu(y[1])); });

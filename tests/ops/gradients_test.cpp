@@ -1,5 +1,5 @@
-// Every op, with every subset of its inputs trainable and with views before and after it: against finite
-// differences in fp64, and on every device in fp32 against the fp64 gradients.
+// Every op, with every subset of its inputs trainable and with views before and after it: compared with
+// finite differences in fp64, and in fp32 on every device with the fp64 gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,8 +16,8 @@ enum class View { None, OfParameter, OfOutput, OfResult, Twice };
 constexpr View kViews[] = {View::None, View::OfParameter, View::OfOutput, View::OfResult, View::Twice};
 Shape flat(const Shape& s) { return {s.numel()}; }
 
-// The op on inputs of its own shapes; or on flat parameters that are reshaped; or on reshaped outputs of
-// another op; or with its result reshaped and read by another op; or twice on the same inputs.
+// Applies the op to inputs of its own shapes; or to reshaped flat parameters; or to reshaped outputs of an
+// earlier op; or reshapes its result for a later op; or applies it twice to the same inputs.
 Tensor apply(const Op& op, View view, In given) {
   std::vector<Tensor> x;
   for (size_t i = 0; i < given.size(); ++i)
@@ -63,8 +63,8 @@ TEST_P(L03_OpGradients, EverySubsetOfInputsWithViewsBeforeAndAfter) {
     }
 }
 
-// The gradients of all inputs (none for one that does not train), each added twice; those of the inputs in
-// `fp32` are of that type.
+// The gradients of all inputs (none for one that does not train), each added twice; the gradients of the
+// inputs in `fp32` have that dtype.
 std::vector<std::vector<double>> gradients(const char* device, DType t, const Op& op, View view,
                                            unsigned training, unsigned fp32 = 0) {
   Context context(device, 5);
@@ -118,8 +118,8 @@ TEST_P(L03_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
     }
 }
 
-// Bytes must not depend on the order in which a compiler takes arguments: gradients are allocated in the
-// order of the inputs, a kernel's scratch after them. All of it, forward and backward, is of the op's range.
+// Bytes must not depend on the order in which a compiler evaluates arguments: gradients are allocated in the
+// order of the inputs, then a kernel's scratch. All allocations, forward and backward, are in the op's range.
 TEST_P(L03_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
   const Op& op = GetParam();
   Context context("meta", 5);
@@ -141,9 +141,9 @@ TEST_P(L03_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
   std::string order, in_order;
   for (size_t i = 0; i < op.shapes.size(); ++i) in_order += std::to_string(i) + ".grad ";
   const std::string name = op.name;
-  if (name == "linear_cross_entropy") in_order = "0.grad ";  // the weight's is made in forward
+  if (name == "linear_cross_entropy") in_order = "0.grad ";  // forward computes the weight's gradient
   if (name == "add_layernorm")
-    in_order = "2.grad 3.grad 0.grad 1.grad ";  // a term's is a copy of the other's
+    in_order = "2.grad 3.grad 0.grad 1.grad ";  // the gradient of one term is a copy of the other's
   int64_t scratch_in_use = 0, of_forward = 0;
   for (size_t i = forward; i < history.size(); ++i) {
     const bool scratch = history[i].name == "scratch";

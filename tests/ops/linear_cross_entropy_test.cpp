@@ -1,5 +1,6 @@
-// linear_cross_entropy beside the two ops that it is: loss, gradients, what it counts and keeps, and where
-// the gradient of the weight is between the passes. (Against finite differences: gradients_test.cpp.)
+// linear_cross_entropy compared with the two ops that it replaces: loss, gradients, what it counts and saves,
+// and where the gradient of the weight is between the passes. (Compared with finite differences:
+// gradients_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,7 +67,7 @@ struct Head {
   }
 };
 
-// Of a dtype's unit in the last place, what sums in another order differ by.
+// How far sums in a different order may differ in a dtype.
 double tolerance(DType t) { return t == DType::F64 ? 1e-14 : t == DType::F32 ? 1e-6 : 0.02; }
 
 struct L16_LinearCrossEntropy : TapeTest {};
@@ -97,7 +98,7 @@ TEST_F(L16_LinearCrossEntropy, TheMeanIsOverTheTargetsThatCountOrOverAGivenCount
   const double mean = head.step(2);
   EXPECT_NEAR(head.step(2, number(5)), mean, 1e-14);
   EXPECT_NEAR(head.step(2, number(50)), mean / 10, 1e-14);
-  EXPECT_TRUE(std::isnan(none.step(2))) << "as in cross_entropy";
+  EXPECT_TRUE(std::isnan(none.step(2))) << "without targets the loss must be NaN, as in cross_entropy";
 }
 
 TEST_F(L16_LinearCrossEntropy, GradientsAddUpWhereverTheyWereKept) {
@@ -108,7 +109,7 @@ TEST_F(L16_LinearCrossEntropy, GradientsAddUpWhereverTheyWereKept) {
   expect_near(head.gradients(), two.gradients(), 1e-14);
   head.zero();
   two.zero();
-  {  // two on one tape, of which the second made its gradient where the parameter's was
+  {  // two on one tape: the second uses the memory of the parameter's gradient
     Tape tape;
     tape.backward(add(head.loss(3), scale(head.loss(2), 3)));
   }
@@ -118,7 +119,7 @@ TEST_F(L16_LinearCrossEntropy, GradientsAddUpWhereverTheyWereKept) {
   }
   expect_near(head.gradients(), two.gradients(), 1e-14);
   head.zero();
-  {  // a tape that is given up has written nothing
+  {  // a tape without backward() writes no gradient
     Tape tape;
     head.loss(3);
   }

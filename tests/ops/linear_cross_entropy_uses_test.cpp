@@ -1,6 +1,5 @@
-// linear_cross_entropy, whose gradients are made in the forward pass, where other ops and tapes are around
-// it: in checkpointed segments, with a weight that other ops read, under a factor, and where no backward pass
-// comes.
+// linear_cross_entropy, which computes its gradients in the forward pass, among other ops and tapes: in
+// checkpointed segments, with a weight that other ops read, with a factor, and without a backward pass.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +25,7 @@ Tensor normals(const Shape& shape, DType t, uint64_t stream) {
   return from_host(current().device, values, shape, t, Kind::Data, "x");
 }
 
-// x and a weight that train. With rows == 0 a loss is what linear and cross_entropy compute.
+// x and a weight that train. With rows == 0, linear and cross_entropy compute the loss.
 struct Head {
   Tensor x, weight;
   Leaf of_x, of_weight;
@@ -170,12 +169,12 @@ TEST_F(L16_LinearCrossEntropyUses, ALossWithoutABackwardPassChangesNoGradient) {
     Head head(DType::F32), expected(DType::F32);
     for (Head* h : {&head, &expected}) h->backward([&] { return scale(h->loss(h->x, kRows), 2); });
     if (zero_first) head.zero(), expected.zero();
-    {  // the tape is given up
+    {  // the tape ends without a backward pass
       Tape tape;
       head.loss(head.x, kRows);
     }
     EXPECT_EQ(head.gradients(), expected.gradients()) << zero_first;
-    for (Head* h : {&head, &expected})  // the tape is used, for another loss
+    for (Head* h : {&head, &expected})  // the tape runs backward, for a different loss
       h->backward([&] {
         if (h == &head) h->loss(h->x, kRows);
         return cross_entropy(linear(h->x, h->weight), ids_of(kTargets, {7}));
@@ -196,7 +195,7 @@ TEST_F(L16_LinearCrossEntropyUses, WithoutATapeNothingIsMadeForABackwardPass) {
   int64_t products = 0;
   for (const auto& [cost, count] : meter.trace())
     if (cost.op_class == OpClass::Contraction) products += count;
-  EXPECT_EQ(products, 3) << "the logits of 3, 3 and 1 rows";
+  EXPECT_EQ(products, 3) << "the products are not those of 3, 3 and 1 rows of logits";
   EXPECT_EQ(meter.now()[Kind::Gradient], before);
 }
 
@@ -246,7 +245,7 @@ TEST_P(L16_LinearCrossEntropyScaled, TheGradientsHaveTheLossScaleOfTheBackwardPa
     }
 }
 
-// A mean over so many targets that gradients are below fp16's least number, unless they are scaled.
+// A mean over so many targets that gradients are below the smallest fp16 number, unless they are scaled.
 TEST_P(L16_LinearCrossEntropyScaled, Fp16DoesNotLoseSmallGradients) {
   Context own(GetParam(), 5);
   const Tensor count = from_host(own.device, Values{1 << 24}, {1}, DType::F32, Kind::Data, "count");
@@ -267,7 +266,7 @@ TEST_P(L16_LinearCrossEntropyScaled, Fp16DoesNotLoseSmallGradients) {
 
 struct L16_EarlyGradient : TapeTest {};
 
-// It is made in the forward pass, when the program may still read the one before.
+// The forward pass computes the gradient when the program may still read the previous one.
 TEST_F(L16_EarlyGradient, AGradientThatTheProgramHoldsIsNotWrittenOverByAForwardPass) {
   Head head(DType::F32);
   head.backward([&] { return head.loss(head.x, kRows); });
@@ -279,7 +278,7 @@ TEST_F(L16_EarlyGradient, AGradientThatTheProgramHoldsIsNotWrittenOverByAForward
   EXPECT_EQ(to_host<double>(held), before);
 }
 
-// add() passes it on to x as it is; x's gradient must not be the other tensor's.
+// add() passes dy on to x without a copy; x's gradient must not share the memory of dy.
 TEST_F(L16_EarlyGradient, TheGradientThatBackwardBeginsWithStaysItsOwners) {
   Tensor x = trains(tensor({1, 2}, {1, 2})), other = tensor({1, 1}, {1, 2});
   Leaf of_other;

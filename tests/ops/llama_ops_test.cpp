@@ -1,5 +1,5 @@
-// rmsnorm, swiglu, and rotary positions of grouped heads: on numbers worked out by hand, compared with ops
-// that compute the same, and what they refuse. (Against finite differences: gradients_test.cpp.)
+// rmsnorm, swiglu, and rotary positions of grouped heads: on numbers computed by hand, compared with ops that
+// compute the same, and what they refuse. (Compared with finite differences: gradients_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct L21_Ops : TapeTest {
 };
 
 // Rows whose mean square is 25/2 and 9.9e-4, to which the default epsilon adds 1e-5. The kernel gets epsilon
-// in fp32, so the second root is off by 1e-5 / 1e-3 / 2 epsilons of fp32: 3e-10, times 14.
+// in fp32, so the second root has an error of 1e-5 / 1e-3 / 2 epsilons of fp32: 3e-10, times 14.
 TEST_F(L21_Ops, RmsNormDividesByTheRootMeanSquare) {
   const Tensor x = tensor({3, -4, 0, std::sqrt(2 * 9.9e-4)}, {2, 1, 2}), gain = tensor({2, 10}, {2});
   const double first = 1 / std::sqrt(12.5 + 1e-5), second = std::sqrt(2 * 9.9e-4 / 1e-3);
@@ -36,7 +36,8 @@ TEST_F(L21_Ops, RmsNormDividesByTheRootMeanSquare) {
   const double larger = 1 / std::sqrt(12.5 + 3.5);
   expect(rmsnorm(tensor({3, -4}, {2}), gain, 3.5), {2}, {6 * larger, -40 * larger}, 1e-9);
 }
-// With no epsilon to speak of, a row of any size has the same y, and so its gradient is orthogonal to it.
+// With a negligible epsilon, y does not depend on the size of a row, so the gradient is orthogonal to the
+// row.
 TEST_F(L21_Ops, RmsNormDoesNotSeeTheSizeOfARow) {
   const Values row{0.5, -2, 1, 0.25, 3};
   const Tensor gain = tensor({1, 2, 3, 4, 5}, {5});
@@ -63,7 +64,7 @@ TEST_F(L21_Ops, SwiGluIsSiluOfTheFirstHalfTimesTheSecond) {
   expect(swiglu(tensor({}, {3, 0})), {3, 0}, {}, 0);
 }
 
-// Each head of q and k turns as if it were alone, and v stays: to the bit.
+// Each head of q and k is rotated as if it were the only one, and v does not change: bitwise equal.
 TEST_F(L21_Ops, RotaryTurnsGroupedHeadsAsItTurnsEach) {
   constexpr int64_t D = 6, T = 5;
   for (const auto& [H, KV] : {std::pair<int64_t, int64_t>(6, 2), {3, 1}, {2, 2}}) {
@@ -73,7 +74,7 @@ TEST_F(L21_Ops, RotaryTurnsGroupedHeadsAsItTurnsEach) {
     for (int64_t i = 0; i < 2 * T * width; ++i) values.push_back(rng.normal());
     const Tensor qkv = tensor(values, {2, T, width});
     std::vector<Tensor> parts;
-    for (int64_t h = 0; h < H + KV; ++h) {  // a head as q, k and v; its q is kept
+    for (int64_t h = 0; h < H + KV; ++h) {  // one head as q, k and v; only its q is used
       const Tensor head = slice(qkv, h * D, D);
       parts.push_back(slice(rotary(concatenate({head, head, head}), 1, 4, 3, 500.0), 0, D));
     }
@@ -81,7 +82,7 @@ TEST_F(L21_Ops, RotaryTurnsGroupedHeadsAsItTurnsEach) {
     expect(rotary(qkv, {H, KV}, 4, 3, 500.0), {2, T, width}, to_host<double>(concatenate(parts)), 0);
   }
 }
-// Of two pairs the second turns base^(-1/2) times as fast as the first.
+// The second of two pairs is rotated base^(-1/2) times as fast as the first.
 TEST_F(L21_Ops, RotaryTurnsThePairsByPowersOfTheBase) {
   for (const double base : {10000.0, 4.0}) {
     Values values(3 * 12, 1.0), expected = values;

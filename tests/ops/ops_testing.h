@@ -12,18 +12,18 @@ struct Op {
   const char* name;
   std::vector<Shape> shapes;  // of the inputs that can train
   Tensor (*f)(In);
-  unsigned weights = 0;  // those that are parameters: their gradients may be fp32 beside 16 bits
+  unsigned weights = 0;  // parameters: with activations in 16 bits, their gradients may be fp32
 };
 inline std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.name; }
 
-// The same mask in each call, so that differences see the function that the tape saw.
+// Draws the same mask in each call, so that finite differences evaluate the same function as the tape.
 inline Tensor with_first_mask(const std::function<Tensor()>& f) {
   current().dropout_ordinal() = 0;
   return f();
 }
 
-// Two sequences of 3 tokens, of which each chooses 2 of 3 experts with 2 places each; one choice of each
-// sequence is dropped, and two places stay empty.
+// Two sequences of 3 tokens; each token chooses 2 of 3 experts with 2 places each. One choice per sequence is
+// dropped, and two places stay empty.
 inline Routing some_routing(const Tensor& weights = {}) {
   constexpr int32_t x = kElsewhere;
   return {{2, 3, 3, 2, 2},

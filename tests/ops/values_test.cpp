@@ -1,5 +1,5 @@
-// What each op computes, on numbers small enough to work out by hand, with the arguments it has by default;
-// and the shapes and types of what it returns.
+// The results of each op for numbers that can be computed by hand, with its default arguments; and the shapes
+// and dtypes of the results.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,7 +82,7 @@ TEST_F(L03_OpValues, AShorterTextAddsNothingToThePositionsAfterIt) {
     Tape().backward(add_positions(x, table), x);
     return to_host<double>(leaf.grad);
   };
-  { const Tensor old = tensor({NAN, NAN, NAN}, {3, 1}); }  // memory that the gradient will be given
+  { const Tensor old = tensor({NAN, NAN, NAN}, {3, 1}); }  // the gradient reuses this memory
   EXPECT_EQ(pass(2, 2), (Values{2, 2, 0}));
   EXPECT_EQ(pass(1, 1), (Values{3, 2, 0}));
   EXPECT_EQ(pass(1, 3), (Values{4, 3, 1}));
@@ -120,7 +120,7 @@ TEST_F(L03_OpValues, OfAttention) {
     }
 }
 
-// Two heads of 4 dimensions of which the first 2 turn, by 1 radian a position.
+// Two heads of 4 dimensions; the first 2 are rotated, by 1 radian per position.
 TEST_F(L03_OpValues, OfRotaryPositions) {
   Values qkv(2 * 24, 7.0);
   for (int t = 0; t < 2; ++t)
@@ -147,7 +147,7 @@ TEST_F(L03_OpValues, DropoutKeepsOrDoublesAndReturnsXItselfWhereNothingIsDropped
     const Tensor qkv = tensor(Values(12, 1), {1, 2, 6});
     attention_plain(qkv, 1, Mask::None, 0.75);
     EXPECT_EQ(context.dropout_ordinal(), 0u);
-    const Tape tape;  // also where one records
+    const Tape tape;  // also while a tape records
     EXPECT_EQ(&dropout(x, 0.75).storage(), &x.storage());
     for (const auto& attention : {attention_plain, attention_flash})
       for (const double y : to_host<double>(attention(qkv, 1, Mask::None, 0.75, 0))) EXPECT_EQ(y, 1);
@@ -166,7 +166,8 @@ TEST_F(L03_OpValues, DropoutKeepsOrDoublesAndReturnsXItselfWhereNothingIsDropped
   EXPECT_EQ(context.dropout_ordinal(), 2u);
 }
 
-// Ranks that share out the heads of a model, or its tokens, drop what one device drops.
+// If the heads or the tokens of a model are sharded over ranks, the ranks drop the same elements as one
+// device.
 struct L03_OpParts : ::testing::TestWithParam<const char*> {
   Context context{GetParam(), 5};
 };
@@ -213,7 +214,7 @@ TEST_P(L03_OpParts, HeadsDropWhatTheWholeDrops) {
   }
 }
 
-// Grouped heads are the whole with the keys and values copied to each head of queries; the tape sums the
+// Grouped heads give the same result as a copy of the keys and values for each query head; the tape sums the
 // gradients of the copies.
 TEST_P(L15_GroupedHeads, AreHeadsThatHaveCopiesOfTheirKeysAndValues) {
   constexpr int64_t T = 66, D = 3;
@@ -250,7 +251,7 @@ TEST_P(L03_OpParts, TokensDropWhatTheWholeDrops) {
   const Tensor x = from_host(context.device, Values(70, 1), {2, T * C}, DType::F32, Kind::Data, "x");
   context.dropout_ordinal() = 0;
   const Values all = to_host<double>(dropout(x, 0.4));
-  context.dropout_ordinal() = 0;  // and where no tape records
+  context.dropout_ordinal() = 0;  // and without a tape
   const Values part = to_host<double>(dropout(slice(x, 9, 20), 0.4, 9));
   EXPECT_TRUE(std::equal(part.begin(), part.begin() + 20, all.begin() + 9));
   const auto whole = value_and_gradient({2, T, C}, [&](In x) { return of_tokens(x, 0, T); });

@@ -1,5 +1,5 @@
-// How far single updates move single weights, with AdamW's states in 8 bits: in learning rates, beside a
-// shadow, AdamW in fp32, that is fed the same gradients.
+// How far single updates move single weights, in learning rates, with AdamW's states in 8 bits: compared with
+// a shadow, an AdamW in fp32 that gets the same gradients.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ struct MovesCase {
   int64_t vocab;
   bool tied;
   int64_t layers = 2, channels = 64, batch = 8, steps = 200;
-  int64_t batches = 0;  // so many different ones, again and again; 0: always new ones
+  int64_t batches = 0;  // different batches, which are repeated; 0: every batch is new
   double rate = 1e-3;
   std::string name() const { return shape + (tied ? ", tied, " : ", untied, ") + std::to_string(vocab); }
 
@@ -34,8 +34,8 @@ struct MovesCase {
   }
 };
 
-// Zipf's tokens below the last one, and their types; for bert that is the mask, 15 % of the tokens have it,
-// and those are predicted.
+// Tokens of a Zipf distribution and their types. For bert the last token id is the mask: 15 % of the tokens
+// are masked, and the model predicts them.
 struct MovesBatch {
   Tensor ids, targets, types;
   MovesBatch(const MovesCase& c, const TransformerConfig& config, uint64_t seed, int64_t step) {
@@ -60,7 +60,7 @@ struct Moves {
   double largest = 0;
   void add(double learning_rates) {
     ++count, above_4 += !(learning_rates <= 4), above_8 += !(learning_rates <= 8);
-    if (learning_rates > largest || std::isnan(learning_rates)) largest = learning_rates;  // NaN stays
+    if (learning_rates > largest || std::isnan(learning_rates)) largest = learning_rates;  // a NaN is kept
   }
   void add(const Moves& other) {
     count += other.count, above_4 += other.above_4, above_8 += other.above_8;
@@ -69,7 +69,8 @@ struct Moves {
   double above_4_of_100000() const { return 1e5 * double(above_4) / double(std::max<int64_t>(count, 1)); }
 };
 
-// AdamW's formula on the host, with its default arguments: how far each element moves, in learning rates.
+// AdamW on the host, with its default arguments. Adds to `moves` how far each element moves, in learning
+// rates.
 struct Shadow {
   explicit Shadow(int64_t n) : m(size_t(n), 0.0f), v(size_t(n), 0.0f) {}
   void update(const std::vector<float>& g, int64_t n, Moves& moves) {
@@ -86,10 +87,10 @@ struct Shadow {
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
 struct TrainedMoves {
-  Moves moves, shadow;   // of the tensors whose states are in 8 bits
-  double last_loss = 0;  // mean of the last 10 steps
+  Moves moves, shadow;   // only tensors whose states are in 8 bits
+  double last_loss = 0;  // mean over the last 10 steps
 };
-// Default arguments of AdamW: no weight decay, so that a weight moves by its update alone.
+// With default arguments AdamW has no weight decay, so a weight moves only by its update.
 inline TrainedMoves train_moves(const MovesCase& c, uint64_t seed, const MakeOptimizer& make,
                                 bool with_shadow) {
   const Context context("cpu");

@@ -1,5 +1,5 @@
-// AdamW8bit: its bytes, its updates beside bitsandbytes' (tests/golden/make_adam8bit.py), and how far it
-// moves weights.
+// AdamW8bit: its bytes, its updates compared with bitsandbytes' (tests/golden/make_adam8bit.py), and how far
+// it moves weights.
 #include "src/optim/adamw_8bit.h"
 
 #include <functional>
@@ -15,7 +15,7 @@ class L11_AdamW8bit : public ::testing::TestWithParam<const char*> {
  protected:
   Context context{GetParam()};
 
-  // Another one for each seed.
+  // Different gradients for each seed.
   static void set_gradients(Parameters& parameters, int64_t seed) {
     for (Parameter& p : parameters) {
       const std::vector<float> all = golden_inputs(seed * 1000 + p.value.numel());
@@ -26,8 +26,8 @@ class L11_AdamW8bit : public ::testing::TestWithParam<const char*> {
 };
 ON_DEVICES_WITH_DATA(L11_AdamW8bit);
 
-// Two codes a parameter and two scales a block of 256: 2.03125 bytes; below 4,096 elements two numbers of
-// fp32.
+// Two codes per parameter and two scales per block of 256: 2.03125 bytes; below 4,096 elements two fp32
+// numbers per parameter.
 TEST(L11_AdamW8bit, BytesOfItsStates) {
   const Context context("meta");
   const auto bytes = [](const Shape& shape, const Precision& precision = {}) {
@@ -66,7 +66,7 @@ TEST_P(L11_AdamW8bit, SmallTensorsAreUpdatedAsByAdamW) {
   for (size_t i = 0; i < coded.second.size(); ++i) EXPECT_NEAR(coded.second[i], plain.second[i], 0.01);
 }
 
-// Of a matrix whose blocks have gradients of other sizes.
+// For a matrix whose blocks have gradients of different sizes.
 TEST_P(L11_AdamW8bit, TenUpdatesAsByBitsandbytes) {
   constexpr int64_t kRows = 40, kCols = 130, N = kRows * kCols;
   Parameters parameters;
@@ -83,9 +83,9 @@ TEST_P(L11_AdamW8bit, TenUpdatesAsByBitsandbytes) {
     optimizer.step(1e-2);
   }
   Golden file("tests/golden/adam8bit.safetensors");
-  const std::vector<double> got = to_host<double>(p.value), theirs = file.read("p", {N});
+  const std::vector<double> got = to_host<double>(p.value), reference = file.read("p", {N});
   double worst = 0;
-  for (size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - theirs[i]));
+  for (size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - reference[i]));
   EXPECT_LE(worst, 1e-3);
   RecordProperty("largest difference to bitsandbytes", std::to_string(worst));
   for (const int i : {0, 1}) {
@@ -103,8 +103,8 @@ TEST_P(L11_AdamW8bit, TenUpdatesAsByBitsandbytes) {
   }
 }
 
-// The farthest that an update moves each of some weights, in learning rates. Their block has one large
-// gradient, always; theirs are what gradient(step, i) says.
+// For each of `count` weights, the largest move in an update, in learning rates. Their gradients are
+// gradient(step, i); in each step their block also has one large gradient.
 std::vector<double> farthest_moves(const char* device, int steps, size_t count,
                                    const std::function<float(int, size_t)>& gradient,
                                    const std::function<std::unique_ptr<Optimizer>(Parameters&)>& make) {
@@ -131,8 +131,8 @@ std::vector<double> farthest_moves(const char* device, int steps, size_t count,
 std::unique_ptr<Optimizer> coded(Parameters& p) { return std::make_unique<AdamW8bit>(p); }
 std::unique_ptr<Optimizer> plain(Parameters& p) { return std::make_unique<AdamW>(p); }
 
-// Gradients that are there in the first update alone, or tiny from the second one on. Where v became 0 and m
-// did not, the next update divided m by epsilon alone: it moved the weight by hundreds of learning rates and
+// Gradients that are nonzero only in the first update, or tiny from the second one on. If v became 0 but m
+// did not, the next update divided m by epsilon alone and moved the weight by hundreds of learning rates or
 // more.
 TEST_P(L11_AdamW8bit, AWeightOfRareGradientsMovesNoFartherThanByAdamW) {
   const std::vector<float> first{3e-4f, -1e-4f, 3e-5f, 1e-5f, -1e-6f, 1e-8f, 1e-20f, 1e-21f, 0.0f};
@@ -146,8 +146,8 @@ TEST_P(L11_AdamW8bit, AWeightOfRareGradientsMovesNoFartherThanByAdamW) {
   }
 }
 
-// Gradients that begin late and stay. Each adds a thousandth of its square to v; where that is rounded away,
-// v stays as small as it began, and m grows.
+// Gradients that begin late and stay. Each adds a thousandth of its square to v; if this is rounded away, v
+// stays small while m grows.
 TEST_P(L11_AdamW8bit, AWeightWhoseGradientStaysMovesAboutAsFarAsByAdamW) {
   std::vector<float> size;
   for (int i = 0; i < 60; ++i) size.push_back(float(std::pow(10.0, -4 + 0.07 * i)));

@@ -1,4 +1,4 @@
-// What optimizers of matrices do with the weights of experts, which have three dimensions.
+// Optimizers of matrices and the weights of experts, which have three dimensions.
 #include <map>
 
 #include "src/nn/transformer.h"
@@ -33,7 +33,7 @@ TEST_P(L21_ExpertWeights, DecayAndAreNotForMuon) {
                                               "h.0.mlp.router.weight"}));
 }
 
-// Two steps, the second clipped, of a weight of this shape.
+// A weight of this shape after two steps, the second with clipping.
 template <class O, class... Args>
 std::vector<double> updated(const std::string& name, const Shape& shape, const Args&... args) {
   Parameters parameters;
@@ -52,13 +52,13 @@ TEST_P(L21_ExpertWeights, AreUpdated) {
   const std::string name = "h.0.mlp.experts.c_fc.weight";
   const AdamWArgs args{.beta1 = 0.8f, .weight_decay = 0.3f};
   EXPECT_EQ(updated<Muon>(name, {3, 5, 70}, MuonArgs{.others = args}), updated<AdamW>(name, {3, 5, 70}, args))
-      << "Muon leaves them to AdamW";
+      << "Muon must leave expert weights to AdamW";
   EXPECT_NE(updated<Muon>(name, {15, 70}, MuonArgs{.others = args}), updated<AdamW>(name, {15, 70}, args))
-      << "the comparison would notice an update of a matrix";
+      << "Muon must not leave matrices to AdamW, or the first comparison proves nothing";
   EXPECT_EQ(updated<AdamW>(name, {3, 5, 70}, args), updated<AdamW>(name, {15, 70}, args));
   EXPECT_EQ(updated<AdamW8bit>(name, {3, 5, 70}), updated<AdamW8bit>(name, {15, 70}));
   EXPECT_EQ(updated<Adafactor>(name, {3, 5, 70}), updated<Adafactor>(name, {15, 70}))
-      << "of all experts as one matrix, whose columns they share";
+      << "Adafactor must treat all experts as one matrix with common columns";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The optimizers against PyTorch's and Hugging Face's (tests/golden/make_optimizers.py), in fp32: ten updates
-// with the same gradients, and ten steps of a GPT with each one's own.
+// The optimizers compared with PyTorch's and Hugging Face's (tests/golden/make_optimizers.py), in fp32: ten
+// updates with given gradients, and ten training steps of a GPT.
 #include "src/nn/transformer.h"
 #include "src/optim/muon.h"
 #include "tests/mistakes.h"
@@ -10,7 +10,7 @@ namespace gradus {
 namespace {
 
 constexpr float kDecay = 0.1f;
-constexpr double kPrecise = 1e-6;  // of the largest weight of a parameter
+constexpr double kPrecise = 1e-6;  // relative to the largest weight of a parameter
 
 using Make = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
 
@@ -64,7 +64,7 @@ void L06_Golden::expect_ten_updates(const std::string& name, double rate, double
       worst = std::max(worst, std::abs(got[i] - want[i]) / (tolerance * largest));
     }
   }
-  RecordProperty("% of budget used by " + name, std::to_string(100 * worst));
+  RecordProperty("error / allowed error, %, of " + name, std::to_string(100 * worst));
 }
 
 void L06_Golden::expect_ten_steps_of_a_gpt(const std::string& name, double rate, const Make& make) {
@@ -84,7 +84,7 @@ void L06_Golden::expect_ten_steps_of_a_gpt(const std::string& name, double rate,
   }
 }
 
-// How far updates with the rate 1 and these gradients, the same each time, have moved a weight of this shape.
+// How far a weight of this shape moves in `updates` updates with rate 1 and the same gradient.
 template <class O, class Args>
 std::vector<double> moved(const Args& args, const Shape& shape, const std::vector<double>& gradient,
                           int updates) {
@@ -114,27 +114,26 @@ TEST_P(L06_Golden, MomentumIsPyTorchs) {
        {plain == 1 + 1, "the momentum has forgotten the update before"}});
   const double nesterov = moved<Sgd>(SgdArgs{.momentum = 0.5f, .nesterov = true}, {1}, {1}, 2)[0];
   EXPECT_EQ(nesterov, 1.5 + 1.75) << usual_mistake(
-      {{nesterov == 1 + 1.5,
-        "Nesterov's step looks ahead with the momentum that this gradient is in already"}});
+      {{nesterov == 1 + 1.5, "Nesterov's step uses the momentum that this gradient is in already"}});
 }
 TEST_P(L06_Golden, AdamWIsPyTorchs) {
   expect_pytorchs<AdamW>("adamw", 1e-3, kPrecise, AdamWArgs{.beta2 = 0.95f, .weight_decay = kDecay});
 }
-// Relative steps are PyTorch's, given ones Hugging Face's.
+// PyTorch has relative steps, Hugging Face given ones.
 TEST_P(L06_Golden, AdafactorIsPyTorchsAndHuggingFaces) {
   RecordProperty("exercise", "06.2");
   expect_pytorchs<Adafactor>("adafactor", 1e-2, kPrecise, AdafactorArgs{.weight_decay = kDecay});
   expect_pytorchs<Adafactor>("adafactor_given", 1e-3, kPrecise,
                              AdafactorArgs{.step_size = StepSize::Given, .weight_decay = kDecay});
-  // Mean squares of 10 in both rows, of 4 and 16 in the columns.
+  // The mean squares are 10 in both rows, and 4 and 16 in the columns.
   const std::vector<double> step =
       moved<Adafactor>(AdafactorArgs{.step_size = StepSize::Given}, {2, 2}, {2, 4, 2, 4}, 1);
   EXPECT_NEAR(step[0], 1, 1e-4) << usual_mistake(
       {{std::abs(step[0] * step[0] - 0.1) < 1e-4, "rows times columns is not divided by the mean of all"},
        {std::abs(step[0] - 2 * step[1]) < 1e-4,
-        "a column's factor is of squares; the step divides by their root"}});
+        "a column's factor is computed from squares; the step divides by their root"}});
 }
-// Products are rounded to bf16, as PyTorch's, whose sums are in another order.
+// Products are rounded to bf16, as in PyTorch, whose sums have a different order.
 TEST_P(L06_Golden, MuonIsPyTorchs) {
   RecordProperty("exercise", "06.3");
   expect_pytorchs<Muon>("muon", 1e-3, 1e-4,
@@ -148,10 +147,10 @@ TEST_P(L06_Golden, MuonIsPyTorchs) {
                         {std::abs(x - of_half(0, -4.775, 2.0315)) < 1e-5, "the term a x is missing"}});
 }
 
-// What an update leaves in the state is what the next one begins with.
+// Each update begins with the momentum that the previous update left in the state.
 TEST(L06_Muon, ItsMomentumIsTheMeanOfItsGradients) {
   RecordProperty("exercise", "06.4");
-  const Context context("emu");  // where 06.1 is not open
+  const Context context("emu");  // on emu exercise 06.1 need not be solved
   Parameters parameters;
   Parameter& w = parameters.add("h.0.w", {2, 3}, {});
   copy_from_host(w.value, {1, 2, 3, 4, 5, 6});

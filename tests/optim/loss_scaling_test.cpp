@@ -1,5 +1,4 @@
-// Loss scaling in training: nothing changes where the scale is a power of two, and an overflow skips one
-// update.
+// Loss scaling in training: a scale that is a power of two changes nothing, and an overflow skips one update.
 #include <gtest/gtest.h>
 
 #include "src/nn/transformer.h"
@@ -23,7 +22,7 @@ TransformerConfig tiny(const char* recipe) {
           .precision = precision_recipe(recipe)};
 }
 
-// Forward and backward of a step; with `overflow` one number of a gradient becomes infinite.
+// Forward and backward of a step; with `overflow` one element of a gradient becomes infinite.
 void gradients(Transformer& model, int64_t step, bool overflow = false) {
   const DummyBatch batch = dummy_batch(model.config, 4, model.config.context, uint64_t(step + 1));
   Tape tape;
@@ -69,7 +68,7 @@ TEST(L09_LossScaling, InFp32APowerOfTwoChangesNoBit) {
         Transformer model(tiny("fp32"));
         model.initialize(1);
         AdamW optimizer(model.parameters);
-        if (scaled) start_loss_scaling(context.device, kScale, 2);  // and it grows
+        if (scaled) start_loss_scaling(context.device, kScale, 2);  // the scale grows
         for (int64_t step = 0; step < 5; ++step) {
           gradients(model, step);
           optimizer.clip_grad_norm(max_norm);
@@ -108,7 +107,7 @@ TEST(L09_LossScaling, AnOverflowSkipsOneUpdateAndHalvesTheScale) {
           EXPECT_EQ(optimizer->scalars().skip, overflow) << what << " " << step;
           EXPECT_EQ(optimizer->scalars().updates, made) << what << " " << step;
           context.end_attempt();
-          EXPECT_EQ(context.device.scalars().step, step + 2) << what << ": attempts are counted";
+          EXPECT_EQ(context.device.scalars().step, step + 2) << what << ": the step must count attempts";
           EXPECT_EQ(all_of(model, *optimizer) == before, overflow) << what << " " << step;
         }
         const StepScalars s = context.device.scalars();
@@ -125,7 +124,7 @@ TEST(L09_LossScaling, WhatCannotBeIsRefused) {
   expect_refused("the growth interval is 0", [&] { start_loss_scaling(context.device, 1, 0); });
   context.device.set(&StepScalars::good_updates, int64_t(2));
   start_loss_scaling(context.device, 8, 3);
-  EXPECT_EQ(context.device.scalars().good_updates, 0) << "what starts again counts from 0";
+  EXPECT_EQ(context.device.scalars().good_updates, 0) << "start_loss_scaling() must reset the count";
   Transformer model(tiny("mixed-fp16"));
   model.initialize(1);
   AdamW optimizer(model.parameters);
@@ -138,7 +137,8 @@ TEST(L09_LossScaling, WhatCannotBeIsRefused) {
   }
 }
 
-// A host that asked the device would wait for it in each step. `item()` of a loss would be the loop's own.
+// A step must read nothing back from the device, because the host would wait for it. (Only the training loop
+// itself may call item() of a loss.)
 TEST(L09_LossScaling, NothingWaitsForTheDeviceInAStep) {
   for (const char* device : devices_with_data()) {
     Context context(device, 3);
@@ -154,7 +154,7 @@ TEST(L09_LossScaling, NothingWaitsForTheDeviceInAStep) {
     };
     EXPECT_EQ(waits_of_a_step(false), 0) << device;
     EXPECT_EQ(waits_of_a_step(true), 0) << device;
-    for (const float scale : {65536.0f, 0x1p100f}) {  // which overflows
+    for (const float scale : {65536.0f, 0x1p100f}) {  // the second one overflows
       start_loss_scaling(context.device, scale);
       EXPECT_EQ(waits_of_a_step(true), 0) << device << " " << scale;
       EXPECT_EQ(optimizer.scalars().skip, scale > 65536) << device;
@@ -162,7 +162,7 @@ TEST(L09_LossScaling, NothingWaitsForTheDeviceInAStep) {
     const int64_t before = context.device.waits();
     context.device.scalars();
     context.device.synchronize();
-    EXPECT_EQ(context.device.waits(), before + 2) << "asking counts";
+    EXPECT_EQ(context.device.waits(), before + 2) << "scalars() and synchronize() must count as waits";
   }
 }
 

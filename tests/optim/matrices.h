@@ -1,4 +1,4 @@
-// Matrices in fp64: products, and the recurrence of Newton and Schulz that src/optim/muon.h states.
+// Matrices in fp64: products, and the Newton-Schulz recurrence of src/optim/muon.h.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -28,7 +28,7 @@ struct Matrix {
       for (int64_t j = 0; j < cols; ++j) t(j, i) = (*this)(i, j);
     return t;
   }
-  // Columns of length 1 at right angles, by Gram and Schmidt, each twice.
+  // Orthonormal columns, by Gram-Schmidt, each orthogonalized twice.
   static Matrix orthonormal(int64_t rows, int64_t cols, uint64_t stream) {
     Matrix m = random(rows, cols, stream);
     for (int64_t j = 0; j < cols; ++j)
@@ -43,7 +43,7 @@ struct Matrix {
   }
 };
 
-// Sum: what sums are taken in.
+// Sum: the type of sums.
 template <class Sum = double>
 Matrix product(const Matrix& a, const Matrix& b) {
   Matrix c{a.rows, b.cols, std::vector<double>(a.rows * b.cols)};
@@ -81,7 +81,8 @@ inline Matrix rounded_to(DType t, Matrix a) {
 
 using Coefficients = std::array<double, 3>;
 constexpr Coefficients kCoefficients = {3.4445, -4.775, 2.0315};
-// X <- a X + (b A + c A^2) X, A = X X^T. t: what is kept between products; their sums are then in fp32.
+// X <- a X + (b A + c A^2) X, A = X X^T. t: the dtype of results between products; if it is not fp64, sums
+// are in fp32.
 inline Matrix recurrence(Matrix x, int iterations, const Coefficients& abc = kCoefficients,
                          DType t = DType::F64) {
   const auto times = [&](const Matrix& a, const Matrix& b) {
@@ -94,9 +95,10 @@ inline Matrix recurrence(Matrix x, int iterations, const Coefficients& abc = kCo
   }
   return x;
 }
-// How far from the recurrence its numbers in t may be: 4 times as far as these are, because other orders of
-// the same roundings are off by as much, but not by the same; and two roundings of each X, should these
-// cancel. (The bound for the worst case, 4^iterations roundings, says nothing in bf16.)
+// The allowed distance from the recurrence for a computation in t: 4 times the distance of this computation
+// in t, because a different order of the sums gives different errors of about the same size; plus two
+// roundings of each X, in case these errors cancel. (The bound for the worst case, 4^iterations roundings, is
+// useless in bf16.)
 inline double recurrence_error(const Matrix& x, DType t, int iterations) {
   const Matrix exact = recurrence(x, iterations);
   const double eps = t == DType::F64 ? 0x1p-53 : t == DType::F32 ? 0x1p-24 : 0x1p-8;

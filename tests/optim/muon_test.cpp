@@ -1,4 +1,5 @@
-// Muon: its iteration against the recurrence in fp64, its whole update of matrices, and what it is for.
+// Muon: its iteration compared with the recurrence in fp64, its whole update of matrices, and which
+// parameters it updates.
 #include "src/optim/muon.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ TEST_P(L06_MuonOptimizer, NewtonSchulzIsTheRecurrence) {
           Coefficients off = kCoefficients;
           off[which] *= 1.01;
           EXPECT_GT(distance(got, recurrence(x, iterations, off)), bound)
-              << "the bound does not see that coefficient " << which << " is off by 1 %";
+              << "a 1 % error of coefficient " << which << " is within the bound";
         }
       }
 }
@@ -68,8 +69,8 @@ TEST_P(L06_MuonOptimizer, MuonIsForTheMatricesOfBlocks) {
   }
 }
 
-// Without an iteration the orthogonal matrix is the direction itself. Three updates, the second clipped, each
-// with a learning rate of its own; "flat" does not decay.
+// With 0 iterations the direction itself is the orthogonal matrix. Three updates with different learning
+// rates, the second with clipping; "flat" does not decay.
 TEST_P(L06_MuonOptimizer, AnUpdateIsMomentumMadeOrthogonal) {
   const MuonArgs args{.momentum = 0.8f, .weight_decay = 0.3f, .iterations = 0, .products = DType::F32};
   const double mu = args.momentum;
@@ -112,8 +113,8 @@ TEST_P(L06_MuonOptimizer, AnUpdateIsMomentumMadeOrthogonal) {
   }
 }
 
-// In bf16, as it is by default: from weights of 0, one step of a gradient whose singular values are alike,
-// which then stay alike. It is as large as ever if the gradient is clipped.
+// In bf16, the default: from weights of 0, one step with a gradient whose singular values are equal; they
+// stay equal. Clipping the gradient does not change the size of the step.
 TEST_P(L06_MuonOptimizer, AStepIsAsLargeAsItShouldBeInEveryRecipe) {
   for (const std::string_view recipe : kRecipes)
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>(12, 40), {40, 12}, {16, 16}}) {
@@ -130,7 +131,8 @@ TEST_P(L06_MuonOptimizer, AStepIsAsLargeAsItShouldBeInEveryRecipe) {
       const double along = std::inner_product(w.x.begin(), w.x.end(), g.x.begin(), 0.0) / double(rank),
                    size = -along / (0.2 * std::sqrt(double(std::max(rows, cols))) * 0.5);
       EXPECT_TRUE(size >= 0.6 && size <= 1.3) << recipe << ", " << rows << " x " << cols << ": " << size;
-      EXPECT_LE(distance(w, combined(along, g, 0, g)), 0.05 * frobenius(w)) << "downhill, and nowhere else";
+      EXPECT_LE(distance(w, combined(along, g, 0, g)), 0.05 * frobenius(w))
+          << "the step must have the direction of the negative gradient";
     }
 }
 

@@ -1,4 +1,4 @@
-// What tests of optimizers share: gradients that do not come from a backward pass.
+// Shared by tests of optimizers: gradients that do not come from a backward pass.
 #pragma once
 #include "src/core/rng.h"
 #include "src/optim/optimizer.h"

@@ -1,5 +1,5 @@
-// What all optimizers share: the states that they declare, saved runs that go on to the bit, updates that
-// are refused and change nothing; and that whoever updates some parameters by AdamW does as AdamW does.
+// Common properties of all optimizers: the declared states, resumed runs that are bitwise equal, refused
+// updates that change nothing; and optimizers that leave parameters to AdamW update them as AdamW does.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ std::vector<std::pair<const char*, Precision>> precisions() {
   return {{"fp32", uniform(DType::F32)}, {"mixed", mixed(DType::BF16)}, {"half", uniform(DType::F16)}};
 }
 
-// Matrices of blocks, wide and tall, and what Muon is not for; "frozen" does not train.
+// Wide and tall matrices of blocks, and parameters that Muon does not update; "frozen" does not train.
 struct Training {
   Training(const Precision& precision, const Make& make) {
     uint64_t stream = 0;
@@ -64,7 +64,7 @@ struct Training {
     if (step % 2 == 0) optimizer->clip_grad_norm(1);
     optimizer->step(0.1 / step);
   }
-  // Every weight, master copy and state, by name.
+  // All weights, master copies and states, by name.
   std::map<std::string, std::vector<double>> numbers() const {
     std::map<std::string, std::vector<double>> all;
     for (const Parameter& p : parameters) {
@@ -100,11 +100,11 @@ TEST_P(L06_Optim, StatesHaveNamesShapesKindsAndDtypes) {
     for (const auto& [name, make] : optimizers()) {
       Context context(GetParam());
       const Training run(precision, make);
-      ASSERT_EQ(run.optimizer->states.size(), 4u) << name << ": one does not train";
+      ASSERT_EQ(run.optimizer->states.size(), 4u) << name << ": only parameters that train may have states";
       for (const Optimizer::State& s : run.optimizer->states) {
         const std::map<std::string, Shape> want = of(name, *s.parameter);
         ASSERT_EQ(s.tensors.size(), want.size()) << name << ", " << s.parameter->name;
-        auto next = want.begin();  // by name, which is the order of m and v, and of columns and rows
+        auto next = want.begin();  // names in alphabetical order: m, v; columns, rows
         for (const Tensor& t : s.tensors) {
           const auto& [state, shape] = *next++;
           const std::string what = std::string(recipe) + ", " + name + ": " + t.storage().name();
@@ -135,7 +135,7 @@ TEST_P(L06_Optim, ALoadedRunGoesOnAsIfItHadNotStopped) {
       {
         Context context(GetParam());
         Training run(precision, make);
-        run.update(5);  // whatever it was before
+        run.update(5);  // load_training must overwrite this
         load_training(path, run.parameters, *run.optimizer);
         EXPECT_EQ(run.optimizer->scalars().updates, 2);
         for (int step = 3; step <= 4; ++step) run.update(step);
@@ -148,7 +148,7 @@ TEST_P(L06_Optim, ALoadedRunGoesOnAsIfItHadNotStopped) {
   std::filesystem::remove(path);
 }
 
-// AdamW of the same parameters, with the same gradients, clipped by the norm of all of them.
+// Compared with AdamW on the same parameters and gradients, clipped by the norm of all gradients.
 TEST_P(L06_Optim, WhatMuonIsNotForGoesByAdamW) {
   for (const auto& [recipe, precision] : precisions()) {
     std::map<std::string, std::vector<double>> after[2];
@@ -167,8 +167,7 @@ TEST_P(L06_Optim, WhatMuonIsNotForGoesByAdamW) {
   }
 }
 
-// The recipes differ in the weights that the model reads. What an optimizer does to the master copy it does
-// to weights in fp32: gradients and states are the same.
+// An optimizer updates a master copy exactly as it updates weights in fp32, with equal gradients and states.
 TEST_P(L06_Optim, AMasterCopyIsUpdatedAsWeightsInFp32Are) {
   for (const auto& [name, make] : optimizers()) {
     std::map<std::string, std::vector<double>> fp32, with_master;

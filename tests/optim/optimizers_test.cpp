@@ -1,4 +1,4 @@
-// What clipping and the schedule do to updates.
+// The effect of clipping and of the learning-rate schedule.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ struct L03_OptimContract : ::testing::TestWithParam<const char*> {
 };
 ON_DEVICES_WITH_DATA(L03_OptimContract);
 
-// The norm is over whatever trains and has a gradient.
+// The norm is taken over all parameters that train and have a gradient.
 TEST_P(L03_OptimContract, TheNormIsOfWhatIsUpdated) {
   Parameters parameters;
   const std::pair<const char*, std::vector<double>> gradients[] = {
@@ -30,8 +30,8 @@ TEST_P(L03_OptimContract, TheNormIsOfWhatIsUpdated) {
   }
 }
 
-// Decay is not clipped, and is for matrices alone; a factor lasts for one update; the last call's counts;
-// gradients stay as they are.
+// Clipping does not scale the decay, which only matrices have; a factor is used for one update; the last
+// call's factor is used; gradients do not change.
 TEST_P(L03_OptimContract, ClippingScalesGradientsAndNothingElse) {
   Parameters parameters;
   Parameter &w = parameters.add("w", {1, 2}, {}), &b = parameters.add("b", {1}, {});
@@ -53,7 +53,7 @@ TEST_P(L03_OptimContract, ClippingScalesGradientsAndNothingElse) {
 
 TEST(L03_OptimContractAlone, TheScheduleAtItsCorners) {
   for (const int64_t warmup : {0, 1, 4}) {
-    // (s + 1) / warmup of the peak, which the first cosine step has, too.
+    // (s + 1) / warmup of the peak; the first cosine step also has the peak.
     for (int64_t s = 0; s < warmup; ++s)
       EXPECT_DOUBLE_EQ(warmup_cosine(s, warmup, 20, 3, 1), 3.0 * double(s + 1) / double(warmup));
     for (int64_t s = warmup; s < 20; ++s)
@@ -63,7 +63,7 @@ TEST(L03_OptimContractAlone, TheScheduleAtItsCorners) {
   }
   EXPECT_EQ(warmup_cosine(2, 4, 4, 3, 1), 2.25);
   EXPECT_EQ(warmup_cosine(3, 4, 4, 3, 1), 3);
-  EXPECT_EQ(warmup_cosine(4, 4, 4, 3, 1), 1) << "nothing is left for the cosine";
+  EXPECT_EQ(warmup_cosine(4, 4, 4, 3, 1), 1) << "no steps are left for the cosine";
   EXPECT_EQ(warmup_cosine(6, 9, 4, 9, 1), 7) << "a run that ends within the warm-up";
   EXPECT_EQ(warmup_cosine(0, 0, 0, 3, 1), 1);
 }

@@ -1,5 +1,5 @@
-// States of optimizers that go to the host when the device has no room: updates and saved runs are those of
-// a device with room, to the bit; and every byte that moves is counted.
+// Optimizer states that move to the host when the device has no room: updates and saved runs are bitwise
+// equal to those on a device with room; and every byte that moves is counted.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ const std::map<std::string, Make>& optimizers() {
   return all;
 }
 
-// Matrices and vectors of which each state in fp32 is of 0.6 MB: three in a segment of 2 MiB.
+// Matrices and vectors; most states in fp32 have 0.6 MB, so that three fit in a segment of 2 MiB.
 const Shapes kMany{{"h.0.bias", {150001}}, {"wte", {10007, 15}},     {"h.1.bias", {150003}},
                    {"norm", {257}},        {"h.1.wide", {15, 2501}}, {"h.1.tall", {7500, 5}},
                    {"h.2.bias", {120001}}, {"h.3.bias", {75002}}};
@@ -51,16 +51,16 @@ ON_DEVICES_WITH_DATA(L12_PagedStates);
 bool slow(const char* device) { return std::string_view(device) == "emu"; }
 const Shapes& shapes_for(const char* device) { return slow(device) ? kFew : kMany; }
 
-// The budget leaves room for some half of the states. With loss scaling the second update is skipped.
+// The budget leaves room for about half of the states. With loss scaling the second update is skipped.
 void expect_as_with_room(const char* device, const Precision& precision, const std::set<std::string>& on_slow,
                          bool scaled = false) {
   for (const auto& [name, make] : optimizers()) {
     if (slow(device) && !on_slow.contains(name)) continue;
     const Shapes& shapes = shapes_for(device);
     Training at_home(device, shapes, precision, make);
-    EXPECT_FALSE(at_home.optimizer->pager) << "without a host";
+    EXPECT_FALSE(at_home.optimizer->pager) << "without a host there must be no pager";
     const int64_t bytes = at_home.context.device.meter().now()[Kind::Optimizer];
-    const int64_t least = slow(device) ? 3 * kMiB / 2 : 5 * kMiB / 4;  // a group and a tensor more
+    const int64_t least = slow(device) ? 3 * kMiB / 2 : 5 * kMiB / 4;  // one group and one more tensor
     const int64_t room = bytes > 2 * kMiB ? round_up(bytes / 2, 2 * kMiB) : least;
     Training paged(device, shapes, precision, make, room);
     constexpr int kRounds = 3;
@@ -73,8 +73,9 @@ void expect_as_with_room(const char* device, const Precision& precision, const s
     const Pager::Moved traffic = paged.moved();
     EXPECT_EQ(traffic.bytes_out - traffic.bytes_in, paged.on_host()) << name;
     EXPECT_EQ(paged.on_host() + paged.context.device.meter().now()[Kind::Optimizer], bytes) << name;
-    EXPECT_GE(traffic.bytes_in, kRounds * (bytes - room)) << name << ": in each round what has no room";
-    EXPECT_EQ(traffic.bytes_out > 0, name != "sgd") << "which has no states";
+    EXPECT_GE(traffic.bytes_in, kRounds * (bytes - room))
+        << name << ": each round must bring back the states that have no room";
+    EXPECT_EQ(traffic.bytes_out > 0, name != "sgd") << "only sgd has no states to move";
     expect_equal(paged, at_home, name);
   }
 }
@@ -111,8 +112,8 @@ TEST_P(L12_PagedStates, SavedRunsAreTheSameAndGoOn) {
       saved[t == paged.get()] = file(path);
       t->update(2);
     }
-    EXPECT_TRUE(saved[0] == saved[1]) << name << ": byte for byte";
-    loaded->update(5);  // whatever it was before
+    EXPECT_TRUE(saved[0] == saved[1]) << name << ": the saved files must be equal";
+    loaded->update(5);  // load_training must overwrite this
     load_training(path, loaded->parameters, *loaded->optimizer);
     EXPECT_GT(loaded->on_host(), 0);
     loaded->update(2);
@@ -133,7 +134,8 @@ TEST_P(L12_PagedStates, AGroupIsOfParametersThatHaveAtLeastAMebibyteOfStates) {
   EXPECT_EQ(groups({{"a", rest}, {"b", full}, {"c", less}, {"d", rest}}), 2u);
 }
 
-// Also if another group was read last, and temporaries ask for room while a group is updated: it has to stay.
+// Also if a different group was read last, and if temporaries need room while a group is updated: the group
+// must stay on the device.
 TEST_P(L12_PagedStates, GroupsThatWereReadBetweenUpdatesAreUpdatedAllTheSame) {
   const Shapes shapes{{"h.0", {2, 131072}}, {"h.1", {2, 131072}}, {"wte", {262144}}};  // 1, 1 and 2 MiB
   const Make make = maker<Muon>(MuonArgs{.iterations = 2});
@@ -162,15 +164,16 @@ TEST_P(L12_PagedStates, WithoutAHostAnUpdateIsOneKernelThatCountsAndOneOverAllPa
   EXPECT_EQ(run.context.device.meter().totals(OpClass::Elementwise).calls, before + 2);
 }
 
-// Which groups are where after an update, and how many moved, follows from the rule: the one before goes
-// first. Room for a single one is enough. It is the same on meta, where an update costs nothing.
+// The places of the groups after an update, and the bytes that moved, follow from the rule: the previous
+// group leaves first. Room for a single group is enough. Meta, which computes nothing, gives the same
+// results.
 void expect_moves(const char* device, int64_t rooms) {
   constexpr int64_t kGroup = kMiB;
   Training run(device, kFew, uniform(DType::F32), kMakeAdamW, rooms * kGroup);
   EXPECT_STREQ(run.context.host->name(), device == std::string("meta") ? "meta" : "cpu");
   const int64_t count = int64_t(run.optimizer->pager->groups()), away = (count - rooms) * kGroup;
-  ASSERT_EQ(count, 4) << "each parameter is one";
-  EXPECT_EQ(run.moved().bytes_out, away) << "as the optimizer was made";
+  ASSERT_EQ(count, 4) << "each parameter must be one group";
+  EXPECT_EQ(run.moved().bytes_out, away) << "groups must move when the optimizer is made";
   std::set<size_t> there = run.on_device();
   int64_t in = 0;
   for (int step = 1; step <= 4; ++step) {
@@ -186,9 +189,9 @@ void expect_moves(const char* device, int64_t rooms) {
     EXPECT_EQ(run.moved().bytes_out, in + away);
     EXPECT_EQ(run.on_host(), away);
   }
-  run.bits();  // what is read between updates, say to save a run, may go again
+  run.bits();  // groups that are read between updates, for example to save a run, may leave again
   for (int64_t i = 0; i < rooms; ++i) run.take(kGroup);
-  EXPECT_EQ(run.on_device().size(), 0u) << "between updates any group goes for others";
+  EXPECT_EQ(run.on_device().size(), 0u) << "between updates every group must make room for a request";
 }
 TEST_P(L12_PagedStates, WhatMovesIsCountedExactlyAndTheSameOnMeta) {
   for (const char* device : {GetParam(), "meta"})
@@ -197,9 +200,9 @@ TEST_P(L12_PagedStates, WhatMovesIsCountedExactlyAndTheSameOnMeta) {
 
 TEST_P(L12_PagedStates, AnOptimizerLargerThanTheRoomIsMadeWithZeros) {
   Training run(GetParam(), kFew, mixed(DType::BF16), kMakeAdamW, 2 * kMiB);
-  EXPECT_EQ(run.on_host(), 2 * kMiB) << "of 4";
+  EXPECT_EQ(run.on_host(), 2 * kMiB) << "2 of 4 MiB must be on the host";
   run.take(kMiB), run.take(kMiB);
-  EXPECT_EQ(run.on_host(), 4 * kMiB) << "no group is in use";
+  EXPECT_EQ(run.on_host(), 4 * kMiB) << "no group is in use, so all must make room";
   run.taken.resize(run.taken.size() - 2);
   const auto bits = run.bits();
   for (const Parameter& p : run.parameters)
@@ -207,14 +210,14 @@ TEST_P(L12_PagedStates, AnOptimizerLargerThanTheRoomIsMadeWithZeros) {
       EXPECT_EQ(bits.at(p.name + state), std::vector<char>(512 * 1024, 0)) << p.name << state;
   run.optimizer.reset();
   run.context.host.reset();
-  EXPECT_THROW(kMakeAdamW(run.parameters), OutOfMemory) << "without a host there is no room for it";
+  EXPECT_THROW(kMakeAdamW(run.parameters), OutOfMemory) << "without a host the states do not fit";
   run.context.add_host();
   run.optimizer = kMakeAdamW(run.parameters);
-  EXPECT_EQ(run.on_host(), 2 * kMiB) << "one after the other is fine";
+  EXPECT_EQ(run.on_host(), 2 * kMiB) << "with a host the groups are made one after the other";
   EXPECT_EQ(run.bits(), bits);
 }
 
-// Two optimizers in one context: each one's groups go when the other needs room, and come back.
+// Two optimizers in one context: the groups of each move to the host when the other needs room, and return.
 TEST_P(L12_PagedStates, TwoOptimizersShareTheRoom) {
   const Make of_h0 = [](Parameters& all) {
     return std::make_unique<AdamW>(all, kAdamW, [](const Parameter& p) { return p.name.starts_with("h.0"); });

@@ -1,4 +1,4 @@
-// A training whose optimizer's states have only so much room on the device.
+// A training whose optimizer states have limited room on the device.
 #pragma once
 #include <map>
 #include <optional>
@@ -13,7 +13,7 @@ namespace gradus {
 constexpr int64_t kMiB = int64_t(1) << 20;
 using Make = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
 using Shapes = std::vector<std::pair<std::string, Shape>>;
-// With a host, if `room` says how many bytes the device is given for states.
+// With `room`, the context has a host, and the device has that many bytes for states.
 struct Training {
   Training(const char* device, const Shapes& shapes, const Precision& precision, const Make& make,
            std::optional<int64_t> room = {})
@@ -27,15 +27,15 @@ struct Training {
     if (room) leave(*room);
     optimizer = make(parameters);
   }
-  // Kernels have their workspace, and what is free of the segments that are there is taken, but for some of
-  // large blocks, which is for scratch.
+  // Allocates the workspace of kernels, and takes the free memory of all existing segments, except for some
+  // large blocks, which are left for scratch.
   void leave(int64_t room) {
     context.add_host();
     context.device.ctx();
     take(2 * kMiB);
     for (const auto& [serial, segment] : context.device.allocator().segments())
       for (const Block* b = segment.first; b; b = b->next)
-        if (segment.small && b->free && b->size > 512)  // where the optimizer's scalars go
+        if (segment.small && b->free && b->size > 512)  // 512 bytes are left for the optimizer's scalars
           take(std::min(b->size - 512, kMiB));
     const int64_t segments = round_up(room, 2 * kMiB);
     context.device.allocator().set_budget(context.device.meter().reserved() + segments);
@@ -63,7 +63,7 @@ struct Training {
     if (max_norm > 0) optimizer->clip_grad_norm(max_norm);
     optimizer->step(0.01 / step);
   }
-  // Of every weight, master copy and state, by name.
+  // The bytes of all weights, master copies and states, by name.
   std::map<std::string, std::vector<char>> bits() {
     context.make_current();
     std::map<std::string, std::vector<char>> all;
@@ -79,7 +79,7 @@ struct Training {
       for (const Tensor& t : s.tensors) add(t.storage().name(), t);
     return all;
   }
-  std::set<size_t> on_device() const {  // where a parameter is a group
+  std::set<size_t> on_device() const {  // if each parameter is a group
     std::set<size_t> there;
     for (size_t i = 0; i < optimizer->states.size(); ++i)
       if (!optimizer->states[i].tensors[0].storage().dropped()) there.insert(i);

@@ -1,5 +1,4 @@
-// Several optimizers in one context: what counts an update is each one's own. And what is left of an update
-// that fails.
+// Several optimizers in one context: each counts its own updates. And the state after an update that fails.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -22,7 +21,7 @@ struct Model {
     for (const auto& [name, shape] : {std::pair("w", Shape{3, 5}), {"b", Shape{5}}, {"e", Shape{7, 2}}})
       copy_from_host(parameters.add(name, shape, {}).value, std::vector<double>(size_t(shape.numel()), 0.5));
   }
-  // Gradients of a step, `size` times as large.
+  // Sets the gradients of a step, multiplied by `size`.
   void set_gradients(int step, double size = 1) {
     for (Parameter& p : parameters) {
       std::vector<double> g(size_t(p.value.numel()));
@@ -50,7 +49,7 @@ TEST(L03_SeveralOptimizers, TheSameExperimentTwiceInOneContextEndsTheSame) {
   for (const char* device : devices_with_data()) {
     Context context(device);
     const Numbers first = trained();
-    EXPECT_EQ(trained(), first) << device << ": the bias correction begins anew";
+    EXPECT_EQ(trained(), first) << device << ": a new optimizer must begin its bias correction at 0 updates";
   }
 }
 
@@ -70,12 +69,12 @@ TEST(L03_SeveralOptimizers, ClippingAndRatesOfOneAreNotTheOthers) {
     EXPECT_EQ(clipped.numbers(), alone_clipped.numbers()) << device;
     EXPECT_EQ(plain.numbers(), alone_plain.numbers()) << device;
     EXPECT_GT(a.scalars().grad_norm, 50) << device;
-    EXPECT_EQ(b.scalars().grad_norm, 0) << device << ": nobody asked for it";
+    EXPECT_EQ(b.scalars().grad_norm, 0) << device << ": b did not clip, so it has no norm";
     EXPECT_EQ(a.scalars().learning_rate, 0.5f);
   }
 }
 
-// Two groups with a rate and a decay of their own are the parts of two models that are trained whole.
+// Two groups, each with its own rate and decay, give the same weights as two models that are trained whole.
 TEST(L06_SeveralOptimizers, GroupsShareOutAModel) {
   const auto is_e = [](const Parameter& p) { return p.name == "e"; };
   const auto is_not_e = [](const Parameter& p) { return p.name != "e"; };
@@ -96,7 +95,8 @@ TEST(L06_SeveralOptimizers, GroupsShareOutAModel) {
   EXPECT_NE(as_e.numbers()[2], as_rest.numbers()[2]);
 }
 
-// As PyTorch's GradScaler: each steps by its own gradients, and the scale changes once for both.
+// As with PyTorch's GradScaler: each optimizer skips because of its own gradients, and the scale changes once
+// for both.
 TEST(L09_SeveralOptimizers, SkipIsEachOnesAndTheScaleChangesOncePerAttempt) {
   for (const char* device : devices_with_data()) {
     Context context(device);
@@ -104,24 +104,26 @@ TEST(L09_SeveralOptimizers, SkipIsEachOnesAndTheScaleChangesOncePerAttempt) {
     AdamW a(good.parameters), b(bad.parameters);
     start_loss_scaling(context.device, 1024, 3);
     const auto attempt = [&](int step, double of_good, double of_bad) {
-      const Tape tape;  // begins it
+      const Tape tape;  // begins the attempt
       const double scale = context.device.scalars().loss_scale;
       good.set_gradients(step, of_good * scale), bad.set_gradients(step, of_bad * scale);
       a.clip_grad_norm(0), a.step(0.1);
       b.clip_grad_norm(0), b.step(0.1);
-      EXPECT_EQ(context.device.scalars().loss_scale, scale) << "until both have stepped";
+      EXPECT_EQ(context.device.scalars().loss_scale, scale) << "the scale must not change within the attempt";
       context.end_attempt();
-      context.end_attempt();  // of an attempt that has ended: nothing
+      context.end_attempt();  // has no effect: the attempt has ended
     };
     attempt(0, 1, INFINITY);
     EXPECT_EQ(a.scalars().skip, 0) << device;
     EXPECT_EQ(b.scalars().skip, 1) << device;
     EXPECT_EQ(context.device.scalars().loss_scale, 512) << device;
     attempt(1, INFINITY, INFINITY);
-    EXPECT_EQ(context.device.scalars().loss_scale, 256) << device << ": halved once for both";
+    EXPECT_EQ(context.device.scalars().loss_scale, 256)
+        << device << ": the scale must be halved once for both";
     for (int step = 2; step < 5; ++step) attempt(step, 1, 1);
-    EXPECT_EQ(context.device.scalars().loss_scale, 512) << device << ": three attempts, six updates";
-    EXPECT_EQ(context.device.scalars().step, 6) << device << ": attempts";
+    EXPECT_EQ(context.device.scalars().loss_scale, 512)
+        << device << ": the growth interval must count three attempts, not six updates";
+    EXPECT_EQ(context.device.scalars().step, 6) << device << ": the step must count attempts";
     EXPECT_EQ(a.scalars().updates, 4) << device;
     EXPECT_EQ(b.scalars().updates, 3) << device;
     const Numbers left = bad.numbers();
@@ -129,7 +131,7 @@ TEST(L09_SeveralOptimizers, SkipIsEachOnesAndTheScaleChangesOncePerAttempt) {
   }
 }
 
-// Restored state is read after something else has happened: an update before was skipped.
+// Loading a run must also reset the result of an earlier update, which was skipped.
 TEST(L09_SeveralOptimizers, ARunThatIsLoadedAfterASkippedUpdateTrains) {
   const std::string path = testing::TempDir() + "after_skip.safetensors";
   for (const char* device : devices_with_data())
@@ -148,11 +150,11 @@ TEST(L09_SeveralOptimizers, ARunThatIsLoadedAfterASkippedUpdateTrains) {
       m.set_gradients(1);
       if (file_is_scaled) optimizer.clip_grad_norm(0);
       optimizer.step(0.1);
-      EXPECT_NE(m.numbers(), before) << device << ": the step after loading is no skipped one";
+      EXPECT_NE(m.numbers(), before) << device << ": the step after loading must not be skipped";
       EXPECT_EQ(optimizer.scalars().updates, 1) << device;
       context.end_attempt();
       EXPECT_EQ(context.device.scalars().loss_scale, file_is_scaled ? 8 : 1)
-          << device << ": the overflow before is no longer counted";
+          << device << ": the overflow from before loading must not count";
     }
   std::filesystem::remove(path);
 }
@@ -166,15 +168,15 @@ TEST(L06_SeveralOptimizers, WhatIsFrozenStaysAndWhatHasNoStatesIsRefused) {
   plain.step(0.1);
   const Numbers before = m.numbers();
   m.parameters.set_trainable(m.parameters.find("b"), false);
-  m.set_gradients(1), m.parameters.find("b").leaf.written = true;  // of a backward pass before
+  m.set_gradients(1), m.parameters.find("b").leaf.written = true;  // as after an earlier backward pass
   plain.clip_grad_norm(0);
   const double norm = plain.scalars().grad_norm;
   plain.step(0.1);
-  EXPECT_EQ(m.numbers()[1], before[1]) << "frozen in between";
+  EXPECT_EQ(m.numbers()[1], before[1]) << "a parameter that was frozen must not change";
   EXPECT_NE(m.numbers()[0], before[0]);
   double squares = 0;
   for (const double g : to_host<double>(m.parameters.find("w").leaf.grad)) squares += g * g;
-  EXPECT_NEAR(norm, std::sqrt(squares), 1e-6) << "of what it updates";
+  EXPECT_NEAR(norm, std::sqrt(squares), 1e-6) << "the norm must be that of the updated parameters";
   m.parameters.set_trainable(m.parameters.find("e"), true);
   m.set_gradients(2);
   expect_refused("'e' trains, but was frozen when the optimizer was made", [&] { plain.step(0.1); });
@@ -190,7 +192,7 @@ TEST(L03_SeveralOptimizers, AnOptimizerMayEndAfterItsModel) {
   EXPECT_EQ(optimizer.scalars().updates, 1);
 }
 
-// A table whose update fails, once it is told to.
+// A kernel table whose SGD update fails if `fails` is set.
 bool fails = false;
 void failing_sgd(const Ctx& c, ParamList l, SgdArgs a) {
   check(!fails, "the kernel failed");
@@ -211,8 +213,8 @@ TEST(L06_SeveralOptimizers, AfterAnUpdateThatFailedStepsAreRefusedUntilALoad) {
   expect_refused("the kernel failed", [&] { optimizer.step(0.1); });
   fails = false;
   for (int i = 0; i < 2; ++i) {
-    expect_refused("an error ended an update before", [&] { optimizer.step(0.1); });
-    expect_refused("an error ended an update before", [&] { optimizer.clip_grad_norm(1); });
+    expect_refused("an error ended an earlier update", [&] { optimizer.step(0.1); });
+    expect_refused("an error ended an earlier update", [&] { optimizer.clip_grad_norm(1); });
   }
   load_training(path, m.parameters, optimizer);
   m.set_gradients(1), optimizer.step(0.1);

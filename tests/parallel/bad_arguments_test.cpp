@@ -1,5 +1,5 @@
-// Calls that no rank may make, and clusters that cannot be: each is refused in a sentence of its own, by the
-// rank that makes it.
+// Calls that no rank may make, and impossible clusters: each is rejected with its own message, by the rank
+// that makes the call.
 #include <gtest/gtest.h>
 
 #include "src/parallel/comm/cluster.h"
@@ -10,7 +10,8 @@ namespace {
 
 Tensor tensor(int64_t n, DType t = DType::F32) { return Tensor(current().device, {n}, t, Kind::Other, "x"); }
 
-// That rank 1 of 3 is refused in `call`, in a sentence with all of `parts`; the others wait meanwhile.
+// Checks that rank 1 of 3 is rejected in `call`, with a message that contains all `parts`, while the others
+// wait.
 template <class F>
 void expect_bad(std::vector<std::string> parts, F&& call) {
   for (const char* device : {"cpu", "meta"}) {
@@ -56,7 +57,7 @@ TEST(L17_BadArguments, PartsThatDoNotMakeTheWhole) {
       expect_bad({"all_gather", std::to_string(whole)},
                  [&](Comm& c) { c.all_gather(tensor(part), tensor(whole)); });
     }
-  // As many bytes, or as many elements, of something else.
+  // The same number of bytes, or of elements, with a different dtype.
   expect_bad({"reduce_scatter"}, [](Comm& c) { c.reduce_scatter(tensor(6), tensor(2, DType::BF16)); });
   expect_bad({"all_gather"}, [](Comm& c) { c.all_gather(tensor(2), tensor(6, DType::I32)); });
   expect_bad({"all_gather"}, [](Comm& c) { c.all_gather(tensor(4, DType::BF16), tensor(6)); });
@@ -64,7 +65,7 @@ TEST(L17_BadArguments, PartsThatDoNotMakeTheWhole) {
 
 TEST(L17_BadArguments, PartsAtTheWrongPlaceOfTheWhole) {
   for (int64_t begin = 0; begin <= 8; ++begin) {
-    if (begin == 3 || begin == 1 + 3) continue;  // the right place within wholes from 0 and from 1 on
+    if (begin == 3 || begin == 1 + 3) continue;  // the right place within wholes that begin at 0 and at 1
     for (const int64_t whole : {0, 1}) {
       const int64_t part = begin;
       if (part + 3 <= whole || part >= whole + 9) continue;  // they do not overlap

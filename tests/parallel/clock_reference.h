@@ -1,5 +1,5 @@
-// When a random program's ranks are where, event by event in the order of time: a reference for the clock of
-// a simulated cluster.
+// The times of a random program's ranks, event by event in the order of time: a reference for the clock of a
+// simulated cluster.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 namespace gradus {
 
-// The ring among n ranks, step by step: in each, a latency and the bytes that a rank sends in it.
+// The ring among n ranks, step by step: each step takes a latency and the bytes that a rank sends in it.
 inline double ring_seconds(const Link& link, Collective what, int64_t n, double bytes) {
   if (n == 1) return 0;
   double seconds = 0;
@@ -29,7 +29,7 @@ inline double ring_seconds(const Link& link, Collective what, int64_t n, double 
   return seconds;
 }
 
-// Within the nodes first, then between them. Where nodes have different numbers of ranks: between all.
+// First within the nodes, then between them. If nodes have different numbers of ranks: between all.
 inline double nodes_seconds(const Network& net, Collective what, const Ranks& ranks, double bytes) {
   std::map<int64_t, int64_t> nodes;
   for (const int64_t r : ranks) ++nodes[net.per_node > 0 ? r / net.per_node : 0];
@@ -51,10 +51,10 @@ inline double message_over(const Network& net, int64_t from, int64_t to, double 
 
 struct TimedProgram {
   Program program;
-  std::vector<std::vector<double>> computes;  // of each rank before each of its acts, and after the last
+  std::vector<std::vector<double>> computes;  // by rank: before each of its acts, and after the last one
 };
 
-struct Happening {  // a collective, a message, or a time in which a rank computes
+struct Happening {  // a collective, a message, or computation of a rank
   double begin = 0, end = 0;
 };
 
@@ -79,14 +79,14 @@ class Reference {
   struct Rank {
     double now = 0, out_free = 0, in_free = 0;
     size_t act = 0;
-    bool in_barrier = false;  // the act has begun, and is waited for
+    bool in_barrier = false;  // the act has begun, and the rank waits in it
     std::vector<Happening> computing;
-    // Sends to it: when the sender's link begins with each, the sender, the op.
+    // Messages sent to the rank: when the sender's link begins it, the sender, the op.
     std::set<std::tuple<double, int64_t, size_t>> coming;
   };
   struct Event {  // a collective; or a message, at its send
     size_t came = 0;
-    bool over = false;  // or sent
+    bool over = false;  // for a message: or sent
     double latest = 0, seconds = 0, arrived = 0;
     Happening is;
   };
@@ -99,7 +99,7 @@ class Reference {
   }
   const Act& act(size_t r) const { return program_.acts[r][ranks_[r].act]; }
   size_t op_of(size_t r) const { return size_t(act(r).op); }
-  // What is waited for: of a recv the other side.
+  // What a rank waits for; for a recv, the op of the other side.
   const Event& awaited(size_t r) const {
     const Op& op = program_.ops[op_of(r)];
     return events_[op.what == Op::What::Recv ? size_t(op.pair) : op_of(r)];
@@ -108,7 +108,7 @@ class Reference {
     return (act(r).waits && program_.ops[op_of(r)].what != Op::What::Send) || ranks_[r].in_barrier;
   }
 
-  // Of all ranks that can go on the one that is behind does the next thing.
+  // Of all ranks that can go on, the one that is furthest behind does the next thing.
   bool next_step() {
     size_t next = ranks_.size();
     double least = INFINITY;
@@ -161,7 +161,7 @@ class Reference {
     ranks_[size_t(op.other)].coming.emplace(e.is.begin, op.rank, k);
   }
 
-  // The rank's link takes what the others' have begun by then, one after the other.
+  // The rank's link takes the messages that other links have begun by then, one after the other.
   void take_in(size_t r, double until) {
     Rank& rank = ranks_[r];
     while (!rank.coming.empty() && std::get<0>(*rank.coming.begin()) <= until) {
@@ -177,7 +177,7 @@ class Reference {
     Event& e = events_[k];
     e.latest = std::max(e.latest, ranks_[r].now);
     if (++e.came < members.size()) return;
-    const bool largest = op.what == Op::What::AllReduceMax;  // as long as a sum
+    const bool largest = op.what == Op::What::AllReduceMax;  // takes as long as a sum
     e.is.begin = e.latest;
     for (const int64_t m : members) take_in(size_t(m), e.latest);
     const double seconds = nodes_seconds(network_, largest ? Collective::AllReduce : Collective(int(op.what)),
@@ -196,7 +196,7 @@ class Reference {
   const Program& program_;
   std::vector<Rank> ranks_;
   std::vector<Event> events_;  // by op
-  size_t last_ = 0;            // who did the last thing, and goes on if nobody is behind
+  size_t last_ = 0;            // the rank that did the last thing; it goes on if no rank is behind
 };
 
 }  // namespace gradus

@@ -1,5 +1,5 @@
-// The clock of a simulated cluster: random programs on many networks against a reference that goes through
-// their events in the order of time.
+// The clock of a simulated cluster: random programs on many networks, compared with a reference that goes
+// through their events in the order of time.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,10 +34,10 @@ TimedProgram timed_program(Rng& rng, int64_t ranks, bool messages, bool groups) 
       ProgramMaker(rng, ranks, {0, 1, 7, 64, 1000}, messages, splits).make(1 + int64_t(rng.below(14)));
   for (const auto& acts : timed.program.acts) {
     timed.computes.emplace_back();
-    for (size_t i = 0; i <= acts.size(); ++i)  // often nothing, seldom much
+    for (size_t i = 0; i <= acts.size(); ++i)  // often nothing, rarely much
       timed.computes.back().push_back(rng.below(3) == 0 ? 0 : std::exp(4 * rng.normal() - 4));
     if (groups)
-      timed.computes.back()[0] += 1e-6 * rng.uniform();  // splits end at 0, whoever is the last then
+      timed.computes.back()[0] += 1e-6 * rng.uniform();  // splits end at 0, whichever rank is the last then
   }
   return timed;
 }
@@ -85,12 +85,12 @@ int64_t random_ranks(Rng& rng, const Network& net) {
   return net.per_node > 0 && ranks > net.per_node ? ranks / net.per_node * net.per_node : ranks;
 }
 
-// That the rank's phases are what it computes, each where it does, with the waits between them.
+// Checks that the rank's phases are its computation, each at its time, with the waits between them.
 void expect_phases(const std::vector<Span>& phases, size_t rank, const TimedProgram& timed,
                    const Reference& reference) {
   double computed = 0, in_phases = 0, last = 0;
   for (const Span& s : phases) {
-    EXPECT_TRUE(s.begin >= last || near(s.begin, last)) << s.name << " begins within the one before";
+    EXPECT_TRUE(s.begin >= last || near(s.begin, last)) << s.name << " begins within the previous one";
     EXPECT_LE(s.begin, s.end);
     last = s.end;
     in_phases += s.end - s.begin;
@@ -124,7 +124,7 @@ void expect_timeline(const ClusterRun& ran, const TimedProgram& timed, const Ref
       const Ranks& members = p.groups[op.group];
       if (op.is_message() || place_in(members, int64_t(r)) == op.ranks) continue;
       const Happening is = reference.of_op(k);
-      if (is.begin == is.end) continue;  // what takes no time is no span
+      if (is.begin == is.end) continue;  // spans of no duration are left out
       ++expected;
       const std::string name = op.group == 0 ? offer_name(op.what) : std::string(": ") + offer_name(op.what);
       EXPECT_TRUE(std::any_of(collectives[r].begin(), collectives[r].end(),
@@ -139,7 +139,7 @@ void expect_timeline(const ClusterRun& ran, const TimedProgram& timed, const Ref
   }
 }
 
-// And timelines, if they are kept, show what was computed and what was sent.
+// And timelines, if they are kept, show the computation and the communication.
 TEST(L17_Clock, RandomProgramsTakeTheTimeOfTheReference) {
   const std::vector<Network> all = networks();
   for (uint64_t i = 0; i < 2000 && !HasFailure(); ++i) {

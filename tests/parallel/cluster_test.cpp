@@ -1,4 +1,4 @@
-// What a simulated rank has of its own: its context, its memory, its time; and what stays with the caller.
+// What a simulated rank has of its own (its context, memory and time), and what remains the caller's.
 #include "src/parallel/comm/cluster.h"
 
 #include <gtest/gtest.h>
@@ -37,10 +37,10 @@ TEST(L17_Cluster, EachRankHasItsOwnContext) {
         comm.barrier();
         EXPECT_EQ(&current(), comm.rank() == 1 ? &inner : &given);
       }
-      EXPECT_EQ(&current(), &given) << "rank " << comm.rank() << "'s own, where another ends";
+      EXPECT_EQ(&current(), &given) << "rank " << comm.rank() << "'s own context, after a second one ended";
     });
     EXPECT_EQ(contexts.size(), 3u);
-    EXPECT_EQ(&current(), &older) << "the caller's";
+    EXPECT_EQ(&current(), &older) << "the caller's context";
   }
   expect_refused("no luck", [] { run_cluster({.ranks = 2}, [](Comm&) { fail("no luck"); }); });
   EXPECT_EQ(&current(), &older);
@@ -114,7 +114,7 @@ TEST(L17_Cluster, ADeadlockOfManyRanksIsToldOfTheFirstOnes) {
   std::string eight = "deadlock: no rank can go on; rank 0 waits in barrier; rank 1 has ended";
   for (int r = 2; r < 8; ++r) eight += "; rank " + std::to_string(r) + " waits in barrier";
   EXPECT_EQ(told(8), eight);
-  std::string of_many = "deadlock: no rank can go on; rank 0 waits in barrier";  // those that wait
+  std::string of_many = "deadlock: no rank can go on; rank 0 waits in barrier";  // lists waiting ranks only
   for (int r = 2; r < 9; ++r) of_many += "; rank " + std::to_string(r) + " waits in barrier";
   EXPECT_EQ(told(9), of_many + "; and so on");
   EXPECT_EQ(told(60), of_many + "; and so on");
@@ -127,17 +127,17 @@ TEST(L17_Cluster, ByDefaultTheTimeIsMeasured) {
     if (comm.rank() == 2) {
       comm.send(Tensor(current().device, {1}, DType::F32, Kind::Other, "x"), 0)->wait();
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      EXPECT_GE(comm.seconds() - begin, 0.3) << "it goes on while the rank computes";
+      EXPECT_GE(comm.seconds() - begin, 0.3) << "the message is sent while the rank computes";
     }
     if (comm.rank() == 0) comm.recv(Tensor(current().device, {1}, DType::F32, Kind::Other, "y"), 2)->wait();
   });
-  EXPECT_LT(ran.seconds[0], 0.1);  // the others' time is not its own
+  EXPECT_LT(ran.seconds[0], 0.1);  // the time of the other ranks does not count
   EXPECT_GE(ran.seconds[1], 0.1);
   EXPECT_LT(ran.seconds[1], 0.3);
   EXPECT_GE(ran.seconds[2], 0.3);
 }
 
-// What is computed outside of any range, also after the last one.
+// Computation outside of any range, also after the last one.
 TEST(L17_Cluster, WhatIsComputedLastIsOnTheTimeline) {
   double now = 0;
   const ClusterRun ran =
@@ -151,7 +151,7 @@ TEST(L17_Cluster, WhatIsComputedLastIsOnTheTimeline) {
   EXPECT_EQ(ran.timeline[0].end, 3);
 }
 
-// Ranks that only communicate have computed next to nothing, whatever it costs to move their data here.
+// Ranks that only communicate have almost no computing time, whatever it costs to move their data here.
 TEST(L17_Cluster, MovingTheDataIsNotMeasured) {
   const double before = seconds_now();
   double moving = 0;

@@ -1,5 +1,5 @@
-// What a random program should make of every byte of the ranks' memory: computed on the host, sums in rank
-// order in fp32 and rounded once.
+// The expected value of every byte of the ranks' memory after a random program: computed on the host, with
+// sums in rank order in fp32, rounded once.
 #pragma once
 #include <cstring>
 
@@ -14,17 +14,17 @@ struct Place {
   bool meets(const Place& o) const { return begin < o.begin + o.count && o.begin < begin + count; }
 };
 
-struct Side {  // what an op is for one rank
-  Place x, y;  // of the rank's memory of the op's dtype
+struct Side {  // an op, for one rank
+  Place x, y;  // places in the rank's memory of the op's dtype
   bool refills = false;
-  Bytes fresh;     // written to x before, if it refills
-  Bytes expected;  // in y, or in x if the op has no y, once it was waited for
+  Bytes fresh;     // written to x before the op, if it refills x
+  Bytes expected;  // in y, or in x if the op has no y, after the wait
   uint64_t style = 0;
 };
 
 using Memory = std::map<DType, Bytes>;  // of one rank
 
-inline uint64_t mix(uint64_t x) {  // splitmix64: quicker than Rng, for many elements
+inline uint64_t mix(uint64_t x) {  // splitmix64: faster than Rng, for many elements
   x += 0x9E3779B97F4A7C15;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
@@ -42,8 +42,9 @@ inline Bytes random_bytes(Rng& rng, int64_t n) {
   return out;
 }
 
-// Numbers to be added, of a sort that is drawn for all: ordinary ones; of all sizes, so that the order of
-// additions shows; so large that the sum is infinite; so small that it has few bits; zeros of both signs.
+// Numbers for sums, of a class that is drawn for all: ordinary ones; ones of all sizes, so that the order of
+// additions matters; ones so large that the sum is infinite; ones so small that they have few bits; zeros of
+// both signs.
 template <class T>
 Bytes numbers(Rng& rng, int64_t n) {
   const uint64_t seed = rng.bits64(), sort = rng.below(5);
@@ -85,7 +86,7 @@ Bytes sum_in_rank_order(const std::vector<Bytes>& xs) {
   return out;
 }
 
-// Of zeros of both signs the first one; NaN if there is one.
+// The first one of zeros of both signs; NaN if there is one.
 template <class T>
 Bytes largest(const std::vector<Bytes>& xs) {
   Bytes out = xs[0];
@@ -130,7 +131,7 @@ class CaseMaker {
  private:
   const Ranks& members_of(const Op& op) const { return made_.program.groups[op.group]; }
 
-  // Where the rank's tensors are: anywhere but in what flies.
+  // Where the rank's tensors are: anywhere except in tensors of calls in flight.
   void place(size_t rank) {
     std::map<DType, int64_t> sizes;
     std::map<int64_t, std::vector<Place>> flying;
@@ -145,7 +146,7 @@ class CaseMaker {
             for (const Place& r : ranges) free = free && !r.meets(range);
         if (free) return range;
       }
-      range.begin = size + int64_t(rng_.below(3));  // behind all
+      range.begin = size + int64_t(rng_.below(3));  // after all others
       size = range.begin + count + int64_t(rng_.below(3));
       return range;
     };
@@ -222,7 +223,7 @@ class CaseMaker {
     const Op& op = made_.program.ops[k];
     if (op.what == Op::What::Send) {
       sent_[k] = x;
-      made_.sides[k][size_t(op.rank)].expected = x;  // it stays what it is
+      made_.sides[k][size_t(op.rank)].expected = x;  // it is unchanged
     }
     if (op.pair > int64_t(k)) return;  // the other side comes later
     const size_t send = op.what == Op::What::Send ? k : size_t(op.pair);

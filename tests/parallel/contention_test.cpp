@@ -1,4 +1,4 @@
-// How long it takes where messages and collectives want the same link: closed forms.
+// Times of messages and collectives that need the same link: closed forms.
 #include <gtest/gtest.h>
 
 #include "src/parallel/comm/cluster.h"
@@ -9,7 +9,7 @@ namespace {
 using Body = std::function<void(Comm&)>;
 Tensor tensor(int64_t n, DType t = DType::F32) { return Tensor(current().device, {n}, t, Kind::Other, "x"); }
 
-// The seconds of each rank's clock, when nothing is computed.
+// The seconds of each rank's clock, without computation.
 std::vector<double> seconds_of(const Network& network, int64_t ranks, const Body& body) {
   const auto nothing = [](int64_t, Context&) { return 0.0; };
   return run_cluster({.ranks = ranks, .device = "meta", .network = network, .computed = nothing}, body)
@@ -19,8 +19,8 @@ void expect_seconds(const std::vector<double>& seconds, double expected) {
   for (const double s : seconds) EXPECT_NEAR(s, expected, 1e-12 * expected);
 }
 
-// A link carries one message at a time, each way: to send something to each of the others takes as long as
-// gathering it from them.
+// A link carries one message at a time in each direction: sending different data to each of the others takes
+// as long as gathering data from them.
 TEST(L17_Contention, AllToAllTakesAsLongAsAGathering) {
   const Network& pcie = network_called("pcie");
   constexpr int64_t kRanks = 8, kElements = 31'500'000;
@@ -38,7 +38,7 @@ TEST(L17_Contention, AllToAllTakesAsLongAsAGathering) {
       seconds_of(pcie, kRanks,
                  [&](Comm& c) { c.all_gather(bytes(kElements), bytes(kRanks * kElements))->wait(); }),
       7 * message);
-  // The same by messages one by one, and what is received by one rank alone.
+  // The same with messages one by one, and with data that only one rank receives.
   expect_seconds(seconds_of(pcie, kRanks,
                             [&](Comm& c) {
                               for (int64_t i = 1; i < kRanks; ++i)
@@ -52,12 +52,12 @@ TEST(L17_Contention, AllToAllTakesAsLongAsAGathering) {
     for (int64_t from = 1; c.rank() == 0 && from < kRanks; ++from) c.recv(bytes(kElements), from)->wait();
   });
   EXPECT_NEAR(to_one[0], 7 * message, 1e-12);
-  EXPECT_EQ(to_one[1], 0) << "who sends does not wait";
+  EXPECT_EQ(to_one[1], 0) << "a sender does not wait";
 }
 
-// What is under way keeps a link busy from its beginning, for messages and for collectives.
+// A message or collective keeps a link busy from its beginning.
 TEST(L17_Contention, ALinkIsBusyWhileItCarries) {
-  const Network slow{.name = "slow", .source = "", .link = {0, 1}};  // a byte a second
+  const Network slow{.name = "slow", .source = "", .link = {0, 1}};  // one byte per second
   std::vector<double> computed(3);
   const auto clock = [&](int64_t r, Context&) { return computed[size_t(r)]; };
   const auto run = [&](const Body& body) {
@@ -65,7 +65,7 @@ TEST(L17_Contention, ALinkIsBusyWhileItCarries) {
     return run_cluster({.ranks = 3, .device = "meta", .network = slow, .computed = clock}, body).seconds;
   };
   const auto bytes = [](int64_t n) { return tensor(n, DType::U8); };
-  // 15 bytes from 0 on; another byte that is sent at 12 comes after them.
+  // 15 bytes from time 0 on; a byte that is sent at 12 comes after them.
   const std::vector<double> two = run([&](Comm& c) {
     if (c.rank() == 2) computed[2] = 12;
     if (c.rank() == 1) c.send(bytes(15), 0);
@@ -77,7 +77,7 @@ TEST(L17_Contention, ALinkIsBusyWhileItCarries) {
     }
   });
   EXPECT_EQ(two[0], 16);
-  // 10 bytes to rank 1 from 0 on; a collective that rank 1 joins at 5 begins when they are there.
+  // 10 bytes to rank 1 from time 0 on; a collective that rank 1 joins at 5 begins when they have arrived.
   const std::vector<double> both = run([&](Comm& c) {
     const auto pair = c.split("pair", c.rank() / 2);
     if (c.rank() == 2) c.send(bytes(10), 1);
@@ -88,7 +88,8 @@ TEST(L17_Contention, ALinkIsBusyWhileItCarries) {
   EXPECT_EQ(both[1], 14);
 }
 
-// Both ways at once: a ring of neighbours in both directions takes two messages' time, one direction one.
+// Both directions at once: a ring of neighbours in both directions takes the time of two messages, a ring in
+// one direction that of one.
 TEST(L17_Contention, ALinkCarriesBothWaysAtOnce) {
   const Network& pcie = network_called("pcie");
   const double message = pcie.link.latency + 1e6 / pcie.link.bandwidth;
@@ -104,7 +105,7 @@ TEST(L17_Contention, ALinkCarriesBothWaysAtOnce) {
   };
   expect_seconds(seconds_of(pcie, 4, ring(false)), message);
   expect_seconds(seconds_of(pcie, 4, ring(true)), 2 * message);
-  // Parts of no elements take none, and every rank's own stays where it is.
+  // Parts without elements take no time, and every rank's own part stays where it is.
   expect_seconds(seconds_of(pcie, 3,
                             [](Comm& c) {
                               std::vector<int64_t> counts(3, 0);
@@ -114,8 +115,8 @@ TEST(L17_Contention, ALinkCarriesBothWaysAtOnce) {
                  0);
 }
 
-// Eight ranks on eight nodes are connected by what connects nodes; those of one node by what is in it. Groups
-// that have no rank in common do not wait for each other.
+// Eight ranks on eight nodes use the network between nodes; eight ranks on one node use the network within
+// it. Groups without common ranks do not wait for each other.
 TEST(L17_Contention, TheLinksAreThoseOfTheMembers) {
   const Network& nodes = network_called("nodes");
   const auto all_reduce = [](const Link& link, double ranks, double bytes) {
@@ -130,7 +131,7 @@ TEST(L17_Contention, TheLinksAreThoseOfTheMembers) {
                  all_reduce(nodes.link, 8, 4 << 20));
   expect_seconds(seconds_of(nodes, 64, of_groups([](int64_t r) { return r % 4; })),
                  all_reduce(nodes.link, 2, 4 << 20) + all_reduce(nodes.between, 8, 2 << 20));
-  // Of nine ranks that lie in two nodes, eight in one: a ring over the slower link.
+  // Nine ranks on two nodes, eight of them on one: a ring over the slower link.
   const std::vector<double> uneven =
       seconds_of(nodes, 16, of_groups([](int64_t r) { return int64_t(r > 8); }));
   EXPECT_NEAR(uneven[0], all_reduce(nodes.between, 9, 4 << 20), 1e-12);

@@ -66,7 +66,7 @@ TEST(L19_ContextParallel, ThinLine) {
   }
 }
 
-// Losses and gradients are those of one device: of all ranks, added up.
+// Losses and gradients, summed over all ranks, are those of one device.
 void expect_on_rank(ModelSetting set, Comm& comm, Transformer& model, const Learned& plain,
                     const Allowed& allowed, Comm* data = nullptr) {
   set.parts = comm.size();
@@ -170,7 +170,7 @@ TEST(L19_ContextParallel, FrozenParameters) {
       {.name = "frozen", .model = gpt(), .frozen = {"wte.weight", "h.0.attn.c_attn.weight"}}, {2});
 }
 
-// The tokens of one sequence over some ranks, sequences over the others.
+// The tokens of one sequence over some ranks, the sequences over the others.
 TEST(L19_ContextParallel, WithDataParallelismInTheOtherDirection) {
   const ModelSetting set{
       .name = "2 x 2", .model = gpt(), .B = 4, .some_do_not_count = true, .with_count = true};
@@ -187,7 +187,8 @@ TEST(L19_ContextParallel, WithDataParallelismInTheOtherDirection) {
     });
 }
 
-// Of each layer ring attention's, n = B T C / N on each rank: 2 n (N-1), and backward 2 n (N-1) + 2 n N.
+// Per layer, ring attention sends with n = B T C / N on each rank: 2 n (N-1) forward, and 2 n (N-1) + 2 n N
+// backward.
 TEST(L19_ContextParallel, ElementsSentInALayer) {
   for (const int64_t N : {2, 4})
     run_cluster({.ranks = N, .device = "meta"}, [&](Comm& comm) {
@@ -235,7 +236,7 @@ TEST(L19_ContextParallel, ChunksOfABatch) {
   }
 }
 
-// A model that was refused is as it was; then the ranks train a different one.
+// A model that was rejected is unchanged; then the ranks train a different one.
 TEST(L19_ContextParallel, ModelsThatCannotBe) {
   TransformerConfig types = gpt(), pooled = gpt(), labels = bert();
   types.token_types = 2;
@@ -265,7 +266,7 @@ TEST(L19_ContextParallel, ModelsThatCannotBe) {
   }
 }
 
-// Rotary positions: of the tokens' places in the sequence, or refused by a sentence that names them.
+// Rotary positions: the tokens' positions in the sequence, or rejected with a message that names them.
 TEST(L19_ContextParallel, RotaryPositions) {
   const std::string text = refusal([&] { expect_equals_one_device({"GPT-NeoX", neox()}, {2}); });
   EXPECT_TRUE(text.empty() || text.find("rotary") != std::string::npos) << text;
@@ -284,8 +285,8 @@ TEST(L19_ContextParallel, TokensThatCannotBeTwoChunks) {
       return model.loss(ids, ids);
     };
     Tape tape;
-    expect_refused("6 tokens", [&] { loss(3); });  // of all ranks
-    EXPECT_NE(refusal([&] { loss(6); }), "") << "12 tokens of all ranks, and a context of 8";
+    expect_refused("6 tokens", [&] { loss(3); });  // on all ranks together
+    EXPECT_NE(refusal([&] { loss(6); }), "") << "12 tokens on all ranks together, and a context of 8";
     expect_on_rank(right, comm, model, plain, {1e-6, 1e-5});
   });
 }

@@ -1,4 +1,4 @@
-// Gradients that are summed one by one or in buckets train as one rank does, to the bit.
+// Training with gradients that are summed one by one or in buckets is bitwise equal to training on one rank.
 #include "tests/parallel/parallel_training.h"
 #include "tests/refusal_testing.h"
 
@@ -10,7 +10,7 @@ TEST(L17_DataParallel, OnTheEmulatedGpu) {
   expect_all_train(settings_on_emu(), ways_of<BucketSetting>({{}, {3000}, {3000, true}}));
 }
 
-// Every rank has whole matrices and whole norms.
+// Every rank has whole matrices and norms of whole gradients.
 TEST(L17_DataParallel, ClippingAndOptimizersOfMatricesAreThoseOfOneRank) {
   const ShardedSetting clipped{.ranks = 3, .micro_batches = 2, .steps = 3, .batch = 12, .max_norm = 0.05};
   ShardedSetting adafactor = clipped;
@@ -18,8 +18,8 @@ TEST(L17_DataParallel, ClippingAndOptimizersOfMatricesAreThoseOfOneRank) {
   expect_all_train({clipped, adafactor}, ways_of(all_buckets()));
 }
 
-// "of `bucket_bytes` or a little more": by less than the parameter that was put in last; and the last
-// parameters are in the first bucket, so that a bucket can be summed while the first layers have no gradient.
+// "of `bucket_bytes` or a little more": more by less than the last parameter in it. The last parameters are
+// in the first bucket, so that a bucket can be summed while the first layers have no gradient yet.
 TEST(L17_Buckets, AreAsLargeAsTheyShouldBe) {
   for (const Precision& t : {Precision{}, mixed(DType::BF16), uniform(DType::BF16)})
     for (const int64_t bytes : {1, 4 * (119 + 118), 1000, 5000, 1 << 20})
@@ -28,7 +28,7 @@ TEST(L17_Buckets, AreAsLargeAsTheyShouldBe) {
         std::vector<Parameter*> all;
         for (int i = 0; i < 20; ++i) all.push_back(&parameters.add(std::to_string(i), {100 + i}, t));
         const GradientBuckets buckets(comm, parameters, bytes);
-        int64_t expected = 1, filled = 0, elements = 0, padded = 0;  // to a multiple of the ranks
+        int64_t expected = 1, filled = 0, elements = 0, padded = 0;  // padded: to a multiple of the ranks
         for (size_t i = 20; i-- > 0;) {
           const bool next = filled >= bytes;
           if (next) ++expected, padded += round_up(elements, 2), filled = elements = 0;
@@ -45,8 +45,7 @@ TEST(L17_Buckets, AreAsLargeAsTheyShouldBe) {
       });
 }
 
-// Gradients from before the buckets are not in them; and when the buckets are gone, nobody tells them
-// anything.
+// Gradients from before the buckets are not in them; after the buckets are destroyed, no gradient calls them.
 TEST(L17_Buckets, BeginEmptyAndLeaveNothing) {
   run_cluster({.ranks = 1}, [&](Comm& comm) {
     Parameters parameters;
@@ -67,14 +66,14 @@ TEST(L17_Buckets, BeginEmptyAndLeaveNothing) {
     }
     EXPECT_TRUE(a.leaf.on_final == nullptr);
     EXPECT_FALSE(a.leaf.grad.defined());
-    EXPECT_EQ(current().device.meter().now()[Kind::Gradient], 0) << "they take theirs with them";
+    EXPECT_EQ(current().device.meter().now()[Kind::Gradient], 0) << "the buckets free their gradients";
     pass();
     EXPECT_EQ(to_host<double>(a.leaf.grad), (std::vector<double>{2, 2, 2}));
   });
 }
 
-// With an error on the way back, when the last parameter's gradient is being summed and the first's is not
-// there.
+// With an error in the backward pass, when the last parameter's gradient is being summed and the first
+// parameter has none yet.
 TEST(L17_Buckets, AStepThatAnErrorHasEndedIsTakenAgain) {
   for (const bool overlaps : {true, false})
     run_cluster({.ranks = 2}, [&](Comm& comm) {
@@ -102,8 +101,8 @@ TEST(L17_Buckets, AStepThatAnErrorHasEndedIsTakenAgain) {
     });
 }
 
-// ---- gradients that are final in another order on some ranks, or have nothing to add in the last backward
-// pass: no rank may add up what belongs to different parameters, which have the same size here ----
+// ---- gradients that become final in a different order on some ranks, or have nothing to add in the last
+// backward pass: no rank may sum gradients of different parameters, which have the same size here ----
 
 TEST(L17_GradientOrder, OfBuckets) {
   const std::vector<double> factors{1, 10, 100};

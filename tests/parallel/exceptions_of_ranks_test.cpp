@@ -1,5 +1,5 @@
-// Ranks that wait where exceptions are about: in a catch block, in a destructor that runs because of one,
-// after having caught what ends them.
+// Ranks that wait in unusual places: in a catch block, in a destructor that runs because of an exception,
+// after catching the exception that ends them.
 #include <gtest/gtest.h>
 
 #include <exception>
@@ -65,8 +65,8 @@ TEST(L17_ExceptionsOfRanks, ADestructorMayWaitWhileItsRankIsUnwound) {
   });
 }
 
-// Rank 3 fails while the others wait: 0 where it catches what it knows, 1 and 2 where they catch everything;
-// 1 goes on then, to its next wait, and 2 throws something else.
+// Rank 3 fails while the others wait: rank 0 rethrows the exception that ends it, rank 1 goes on to its next
+// wait, and rank 2 throws a different exception.
 TEST(L17_ExceptionsOfRanks, TheFirstEndsTheOthersByWhatIsNoStdException) {
   int known = 0, unknown = 0, later = 0;
   const auto body = [&](Comm& comm) {

@@ -1,4 +1,4 @@
-// What each rank of a Comm should get by all_to_all and exchange: played by all of them, on any carrier.
+// What each rank of a Comm must receive by all_to_all and exchange, played by all ranks, on any transport.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ inline void expect_values(const Tensor& x, const std::vector<uint8_t>& expected,
   EXPECT_EQ(got, expected) << what;
 }
 
-// Element i of what rank `from` has for rank `to`.
+// Element i of what rank `from` sends to rank `to`.
 inline uint8_t element(int64_t from, int64_t to, int64_t i) {
   return uint8_t(from * 64 + to * 16 + i * 7 + 1);
 }
@@ -54,8 +54,7 @@ inline void expect_all_to_all(Comm& comm, const std::vector<std::vector<int64_t>
   EXPECT_EQ(comm.sent().messages, sent.messages);
 }
 
-// Every rank sends three messages to each other one, with tags, and asks for them in another order than that
-// in which they are sent.
+// Every rank sends three messages with tags to each other rank, and receives them in a different order.
 inline void expect_exchange(Comm& comm) {
   const int64_t ranks = comm.size(), me = comm.rank();
   std::vector<Transfer> sends, recvs;
@@ -68,7 +67,7 @@ inline void expect_exchange(Comm& comm) {
       sends.push_back({bytes_on_device(values), to, tag});
     }
   for (int64_t step = ranks - 1; step > 0; --step)
-    for (const int64_t at : {1, 0, 2}) {  // of the three: those with tag 5 keep their order
+    for (const int64_t at : {1, 0, 2}) {  // of the three messages, those with tag 5 keep their order
       const int64_t from = (me + ranks - step) % ranks, tag = at == 1 ? 0 : 5;
       const int64_t n = tag + ((step - 1) * 3 + at) % 4;
       expected.emplace_back();
@@ -82,8 +81,8 @@ inline void expect_exchange(Comm& comm) {
     expect_values(recvs[i].x, expected[i], "message " + std::to_string(i) + " to rank " + std::to_string(me));
 }
 
-// Sums of three overlapping groups and of all ranks: each rank begins them in an order of its own, and waits
-// for them in another.
+// Sums of three overlapping groups and of all ranks: each rank begins them in a different order, and waits
+// for them in yet a different one.
 inline void expect_any_order(Comm& all, uint64_t number) {
   const int64_t me = all.rank();
   std::vector<std::unique_ptr<Comm>> groups;

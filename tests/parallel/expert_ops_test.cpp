@@ -16,7 +16,7 @@ struct ExpertRows {
   size_t numel() const { return size_t(E * B * R * kC); }          // of both
   size_t at_sequences(int64_t e, int64_t b) const { return size_t((e * B + b) * R * kC); }
   size_t at_experts(int64_t e, int64_t sequence) const { return size_t((e * ranks * B + sequence) * R * kC); }
-  // What the experts of `rank` get, if the sequences of rank s send x(s).
+  // What the experts of `rank` receive, if the sequences of rank s send x(s).
   Values to(int64_t rank, const std::function<Values(int64_t)>& x) const {
     Values y(numel());
     for (int64_t s = 0; s < ranks; ++s) {
@@ -28,7 +28,7 @@ struct ExpertRows {
     }
     return y;
   }
-  // What the sequences of `rank` get, if the experts of rank s send x(s).
+  // What the sequences of `rank` receive, if the experts of rank s send x(s).
   Values from(int64_t rank, const std::function<Values(int64_t)>& x) const {
     Values y(numel());
     for (int64_t s = 0; s < ranks; ++s) {
@@ -114,7 +114,7 @@ TEST(L21_ExpertOps, NoSequencesOrNoRows) {
       });
 }
 
-// (N-1)/N of the elements, forward and backward; a gradient that nothing wants is not sent, and nothing is
+// (N-1)/N of the elements, forward and backward; a gradient that is not wanted is not sent, and nothing is
 // saved.
 TEST(L21_ExpertOps, ElementsSent) {
   for (const char* device : {"cpu", "meta"})
@@ -170,7 +170,7 @@ TEST(L21_ExpertOps, ShapesThatCannotBeAreRefused) {
     });
 }
 
-// One rank has other rows than the others: an error on all of them.
+// One rank has rows of a different size: an error on all ranks.
 TEST(L21_ExpertOps, RanksWithDifferentRowsAreRefused) {
   for (const char* device : {"cpu", "meta"})
     for (const bool to : {true, false}) {

@@ -1,4 +1,5 @@
-// Expert parallelism (src/parallel/expert_parallel.h): what a rank has and sends, and what is refused.
+// Expert parallelism (src/parallel/expert_parallel.h): what a rank keeps and sends, and which models are
+// rejected.
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/zero.h"
 #include "tests/parallel/mixture_on_ranks.h"
@@ -39,7 +40,7 @@ TEST(L21_ExpertParallel, FirstValuesAreThoseOfOneDevice) {
     }
 }
 
-// Weights, gradients, master copies and states of 1/N of the experts; and on the way there never more, if the
+// Weights, gradients, master copies and states of 1/N of the experts; and the peak is not higher, if the
 // model was made with Allocate::Later.
 TEST(L21_ExpertParallel, MemoryOfARank) {
   for (const char* recipe : {"fp32", "mixed"})
@@ -67,7 +68,7 @@ TEST(L21_ExpertParallel, MemoryOfARank) {
     }
 }
 
-// 4 L (E B/N) places C (N-1)/N elements in the passes; in the end two all-reduces' parts of all other
+// 4 L (E B/N) places C (N-1)/N elements in the passes; in the end the parts of two all-reduces for all other
 // weights.
 TEST(L21_ExpertParallel, ElementsSentInAStep) {
   for (const double capacity_factor : {0.0, 1.0, 1.25})
@@ -91,9 +92,9 @@ TEST(L21_ExpertParallel, ElementsSentInAStep) {
     }
 }
 
-// ---- refusals ----
+// ---- rejected models ----
 
-// A model that is refused is as it was; then the same ranks train one that is not.
+// A model that is rejected is unchanged; then the same ranks train a model that is accepted.
 void expect_refused_then_used(int64_t ranks, const std::string& part, const TransformerConfig& c) {
   const ModelSetting wrong{.name = "refused", .model = c, .B = 4},
       right{.name = "after an error", .model = mixtral(), .B = 4, .with_count = true};
@@ -151,7 +152,7 @@ TEST(L21_ExpertParallel, GradientsThatAreNotThere) {
   });
 }
 
-// ---- ranks that do not do the same ----
+// ---- ranks that do different things ----
 
 TEST(L21_ExpertParallel, DifferentNumbersOfSequencesAreRefused) {
   for (const char* device : {"cpu", "meta"}) {

@@ -9,8 +9,9 @@ namespace {
 
 constexpr Allowed kAllowed{1e-6, 1e-6};
 
-// The losses, and the gradients of what all ranks have, are bit-equal to those of the ranks' sequences one
-// after another; all gradients, their norm and the weights after a step are near those of the whole batch.
+// The losses, and the gradients of the parameters that all ranks have, are bitwise equal to those of the
+// ranks' sequences one after the other; all gradients, their norm and the weights after a step are close to
+// those of the whole batch.
 void expect_as_on_one_device(const ModelSetting& set, Comm& comm, const OneAfterAnother& shares,
                              const Learned& whole, const Allowed& allowed, const std::string& more = "") {
   const std::string what = set.name + ", " + set.device + more + ", rank " + std::to_string(comm.rank()) +
@@ -42,7 +43,7 @@ TransformerConfig with(TransformerConfig c, const std::function<void(Transformer
   return c;
 }
 
-// Whether some tokens find no place is a matter of the batch: here they do.
+// Whether some tokens find no place depends on the batch: in this one they do.
 TEST(L21_ExpertParallel, TheSettingsDropTokens) {
   const ModelSetting set{.name = "", .model = mixtral(), .B = 8};
   for (const TransformerConfig& c : {mixtral(), gpt_of_experts()}) {
@@ -104,8 +105,8 @@ TEST(L21_ExpertParallel, FrozenParameters) {
                             .frozen = {"h.0.mlp.experts.c_fc.weight", "h.1.mlp.experts.c_proj.weight",
                                        "h.1.mlp.router.weight", "wte.weight", "h.1.ln_2.weight"}});
 }
-// A row's product does not depend on the rows beside it, so the losses are still the same bitwise; a weight's
-// gradient is summed in a different order, and in 16 bits a sum differs by its rounding.
+// The product of a row does not depend on the other rows, so the losses are still bitwise equal; a weight's
+// gradient is summed in a different order, and in 16 bits a sum differs by rounding.
 TEST(L21_ExpertParallel, MixedPrecision) {
   for (TransformerConfig c : {mixtral(0.1), gpt_of_experts(0.1)}) {
     c.precision = precision_recipe("mixed");
@@ -143,7 +144,7 @@ TEST(L21_ExpertParallel, TwoMicroBatches) {
   }
 }
 
-// Experts over some ranks, copies of all of them over the others.
+// Experts over some ranks, and copies of all of them over the others.
 TEST(L21_ExpertParallel, WithDataParallelismInTheOtherDirection) {
   const ModelSetting set{.name = "2 x 2", .model = mixtral(0.1), .B = 8, .with_count = true};
   const Learned whole = learn_on_one_device(set);
@@ -164,7 +165,7 @@ TEST(L21_ExpertParallel, WithDataParallelismInTheOtherDirection) {
 
 // ---- several steps ----
 
-// What all ranks have stays equal bitwise, and so does the norm, which is one device's.
+// The parameters that all ranks have stay bitwise equal, and so does the norm, which is that of one device.
 TEST(L21_ExpertParallel, RanksStayEqualInTraining) {
   for (const TransformerConfig& c : {mixtral(0.1), gpt_of_experts(0.1)}) {
     ModelSetting set{.name = "", .model = c, .B = 8, .with_count = true};
@@ -189,7 +190,7 @@ TEST(L21_ExpertParallel, RanksStayEqualInTraining) {
       model.initialize(3);
       alone = train(
           model, [] {}, 0, 8);
-      EXPECT_GT(alone[0], 0.5) << "a norm that is clipped";
+      EXPECT_GT(alone[0], 0.5) << "this norm must be large enough to be clipped";
     }
     for (const int64_t ranks : {2, 4}) {
       Values norms;
@@ -251,7 +252,7 @@ TEST(L21_ExpertParallel, TwoModelsInterleaved) {
 
 // ---- without a tape ----
 
-// Logits, losses without a balance loss and generation with a cache are those of one device.
+// Logits, losses without a balance loss, and generation with a cache are those of one device.
 TEST(L21_ExpertParallel, EvaluationAndGeneration) {
   const ModelSetting set{.name = "", .model = mixtral(0.5, 0), .B = 4};
   const HostBatch batch = batch_of(set);

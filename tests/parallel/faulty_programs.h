@@ -1,5 +1,5 @@
-// Random programs with one fault, and how such a program should end: found by running it in thought, each
-// rank as far as it comes.
+// Random programs with one fault, and how such a program should end: found by simulating it, each rank as far
+// as it comes.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace gradus {
 
-// One rank's own copy of what it does, so that a fault can change one rank.
+// One rank's copy of its program, so that a fault can change one rank.
 struct Move {
   enum class Kind : uint8_t { Begin, Wait, ThrowError, ThrowOutOfMemory, ThrowOther };
   Kind kind = Kind::Begin;
-  Op op = {};      // what it begins
-  int64_t id = 0;  // of what was begun
+  Op op = {};      // what the rank begins
+  int64_t id = 0;  // of the op that was begun
   bool collective() const { return kind == Kind::Begin && !op.is_message(); }
 };
 struct Moves {
-  Program program;  // its groups count
+  Program program;  // only its groups are used
   std::vector<std::vector<Move>> of_rank;
 };
 
@@ -41,7 +41,7 @@ struct Outcome {
   enum class Kind : uint8_t { Ends, OtherCollective, OtherMessage, Deadlock, Throws };
   Kind kind = Kind::Ends;
   int64_t number = 0;                    // of the collective, from 1 on
-  std::vector<std::string> offers = {};  // what the ranks call there; "" for who does not come
+  std::vector<std::string> offers = {};  // the ranks' calls there; "" for a rank that does not come
   int64_t from = 0, to = 0;              // of the message
   std::vector<std::string> waits = {};   // where each rank waits; "" if it has ended
 };
@@ -56,7 +56,7 @@ inline Moves moves_of(const Program& p) {
   return moves;
 }
 
-// False if there is no place for such a fault.
+// Returns false if there is no place for such a fault.
 inline bool add_fault(Rng& rng, Fault fault, Moves& all, int64_t rank) {
   std::vector<Move>& moves = all.of_rank[size_t(rank)];
   std::vector<size_t> places;
@@ -118,7 +118,7 @@ inline bool add_fault(Rng& rng, Fault fault, Moves& all, int64_t rank) {
   return true;
 }
 
-// What is said of an op: with its root, in which offers may differ too.
+// The text of an op: with its root, in which offers may differ, too.
 inline std::string offer_text(const Op& op) {
   std::string text = offer_name(op.what);
   if (op.what == Op::What::Barrier) return text;
@@ -201,7 +201,7 @@ class InThought {
     return true;
   }
 
-  // Also of those who have not come so far: in a run they may be the first.
+  // Includes ranks that have not come so far: in a run they may be the first.
   void differs(size_t group, size_t number) {
     const size_t splits = group == 0 ? splits_ : 0;
     end_ = Outcome{.kind = Outcome::Kind::OtherCollective, .number = int64_t(splits + number) + 1};
@@ -230,7 +230,7 @@ class InThought {
   }
 
   const std::vector<Ranks>& groups_;
-  const size_t splits_;  // collectives of all ranks, before the others
+  const size_t splits_;  // number of collectives of all ranks before the others
   const std::vector<std::vector<Move>>& moves_;
   std::vector<size_t> at_;
   std::vector<std::vector<std::vector<Op>>> offered_;  // by group and rank

@@ -1,5 +1,5 @@
-// Random programs with one fault: each ends with the sentence that names who and what, and everything that
-// the ranks had in their hands is given back.
+// Random programs with one fault: each ends with a message that names the rank and the call, and all objects
+// that the ranks held are destroyed.
 #include <gtest/gtest.h>
 
 #include "src/parallel/comm/cluster.h"
@@ -9,14 +9,14 @@
 namespace gradus {
 namespace {
 
-struct Alive {  // counts itself
+struct Alive {  // counts its instances
   static inline int64_t made = 0, there = 0;
   Alive() { ++made, ++there; }
   Alive(const Alive&) = delete;
   ~Alive() { --there; }
 };
 
-struct Held {  // what a rank holds of a call
+struct Held {  // what a rank keeps of a call
   Alive alive;
   Tensor x, y;
   std::unique_ptr<Work> work;
@@ -29,7 +29,7 @@ void play(Comms& comms, const std::vector<Move>& moves, size_t at, std::map<int6
   const auto mine = std::make_unique<Alive>();
   for (const size_t first = at; at < moves.size(); ++at) {
     const Move& m = moves[at];
-    if (at == first + 5) return play(comms, moves, at, held);  // deeper, with more to be unwound
+    if (at == first + 5) return play(comms, moves, at, held);  // deeper, with more frames to unwind
     if (m.kind == Move::Kind::ThrowError) throw Error(kMine);
     if (m.kind == Move::Kind::ThrowOutOfMemory) throw OutOfMemory(kMine);
     if (m.kind == Move::Kind::ThrowOther) throw std::runtime_error(kMine);
@@ -72,7 +72,7 @@ Ended run(const Moves& moves, const char* device) {
 std::string rank_text(size_t rank) { return "rank " + std::to_string(rank); }
 
 void expect_mismatch(const Outcome& o, size_t faulty, const std::string& text) {
-  // Whoever comes last sees it: one of the two named ranks is the faulty one.
+  // The rank that comes last finds it: one of the two named ranks is the faulty one.
   const std::string number = ": its collective number " + std::to_string(o.number);
   bool said = false;
   for (size_t r = 0; r < o.offers.size(); ++r) {
@@ -85,7 +85,7 @@ void expect_mismatch(const Outcome& o, size_t faulty, const std::string& text) {
     said = said || sentence(r, faulty) || sentence(faulty, r);
   }
   EXPECT_TRUE(said) << text;
-  // What is not the same must not read the same.
+  // Different calls must have different texts.
   const size_t is = text.find(" is "), that = text.find(", that of "), second = text.find(" is ", that);
   ASSERT_NE(second, std::string::npos) << text;
   EXPECT_NE(text.substr(is + 4, that - is - 4), text.substr(second + 4)) << text;
@@ -115,7 +115,7 @@ void expect_ended(const Ended& e, Fault fault, const Outcome& o, size_t faulty) 
   }
 }
 
-// That a faulty program ends as it should, and leaves nothing behind.
+// Checks that a faulty program ends as it should, and leaves nothing behind.
 void expect_fault(Fault fault, uint64_t number) {
   Rng rng(18, number);
   const int64_t ranks = 2 + int64_t(rng.below(5));
@@ -148,7 +148,7 @@ TEST(L17_FaultyPrograms, EndWithASentenceThatNamesWhoAndWhat) {
   }
 }
 
-// Nobody waits, so nobody is stuck; but not all ranks have called the same.
+// No rank waits, so there is no deadlock; but not all ranks have called the same.
 TEST(L17_FaultyPrograms, ACallThatARankLeavesOutIsNoticedAlthoughNobodyWaits) {
   for (const int64_t leaves_out : {0, 1, 2})
     expect_refused("all_reduce of 3 fp32", [&] {

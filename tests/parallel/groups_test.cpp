@@ -1,5 +1,5 @@
-// Groups of ranks, and what is sent between two of them: who is in a group, what is refused, what all_to_all
-// and exchange bring.
+// Groups of ranks, and messages between two ranks: the members of a group, rejected calls, the results of
+// all_to_all and exchange.
 #include "src/parallel/comm/cluster.h"
 #include "tests/parallel/exchanges.h"
 #include "tests/refusal_testing.h"
@@ -36,7 +36,7 @@ TEST(L17_Groups, HaveTheRanksOfTheirColourInOrder) {
     EXPECT_EQ(mine[size_t(part->rank())], all.rank());
     EXPECT_EQ(part->where(), all.rank() % 2 ? " in group 'odd and even' of ranks 1, 3, 5"
                                             : " in group 'odd and even' of ranks 0, 2, 4, 6");
-    // A part of a part, the last ones first by colour; and one rank alone.
+    // A group of a group, with the last ranks first by colour; and one rank alone.
     const auto halves = part->split("halves", part->rank() < 2 ? 9 : 4);
     EXPECT_EQ(halves->members(), part->rank() < 2 ? std::vector<int64_t>(mine.begin(), mine.begin() + 2)
                                                   : std::vector<int64_t>(mine.begin() + 2, mine.end()));
@@ -47,7 +47,8 @@ TEST(L17_Groups, HaveTheRanksOfTheirColourInOrder) {
   });
 }
 
-// Ranks begin the collectives of overlapping groups in orders of their own, and wait for them in others.
+// Ranks begin the collectives of overlapping groups in different orders, and wait for them in different
+// orders.
 TEST(L17_Groups, HaveNoOrderAmongThem) {
   for (uint64_t i = 0; i < 100; ++i)
     run_cluster({.ranks = 2 + int64_t(i % 5)}, [&](Comm& all) { expect_any_order(all, i); });
@@ -85,20 +86,20 @@ TEST(L17_Groups, NothingIsSplitWhileSomethingIsOpen) {
   run_cluster({.ranks = 2}, [](Comm& c) {
     const auto over = c.all_reduce(tensor(3));
     over->wait();
-    c.split("pairs", 0);  // what was waited for is not open
+    c.split("pairs", 0);  // a call that was waited for is not open
   });
   expect_ended(3, {"split into 'halves': 2 calls of this rank in group 'pairs' of ranks 0, 1, 2 have begun"},
                [&](Comm& c) {
                  const auto part = c.split("pairs", 0);
                  const auto one = part->all_reduce(tensor(3)), other = part->all_reduce(tensor(4));
-                 c.split("others", 0);  // nothing of all ranks' Comm is open
+                 c.split("others", 0);  // no call on the Comm of all ranks is open
                  part->split("halves", 0);
                });
 }
 
 TEST(L17_Groups, SentencesNameGroupAndCall) {
   const auto pairs = [](Comm& c) { return c.split("pairs", c.rank() % 2); };
-  // Whoever comes last says it.
+  // The rank that comes last reports it.
   expect_ended(4,
                {"its collective number 1 in group 'pairs' of ranks 1, 3 is", "all_reduce of 3 fp32",
                 "all_reduce of 1 fp32"},
@@ -125,12 +126,12 @@ TEST(L17_Groups, SentencesNameGroupAndCall) {
 }
 
 TEST(L17_Groups, AMessageThatNobodyReceivesIsReported) {
-  expect_ended(3, {"rank 0 sent 5 bf16 to rank 2, tag 3; nobody has received it"}, [](Comm& c) {
+  expect_ended(3, {"rank 0 sent 5 bf16 to rank 2, tag 3; no rank has received it"}, [](Comm& c) {
     if (c.rank() == 0) c.send(tensor(5, DType::BF16), 2, 3)->wait();
     if (c.rank() == 0) c.send(tensor(5, DType::BF16), 2, 4)->wait();
     if (c.rank() == 2) c.recv(tensor(5, DType::BF16), 0, 4)->wait();
   });
-  expect_ended(3, {"rank 2 sent 1 fp32 to rank 0 in group 'all'; nobody has received it"}, [](Comm& c) {
+  expect_ended(3, {"rank 2 sent 1 fp32 to rank 0 in group 'all'; no rank has received it"}, [](Comm& c) {
     const auto part = c.split("all", 5);
     if (c.rank() == 2) part->send(tensor(1), 0)->wait();
   });
@@ -143,7 +144,7 @@ TEST(L17_Groups, AMessageThatNobodyReceivesIsReported) {
 }
 
 TEST(L17_Groups, OutliveWhatIsBegunWithThem) {
-  expect_ended(2, {"what was begun with a Comm is waited for after that has ended"}, [](Comm& c) {
+  expect_ended(2, {"an operation is waited for after its Comm has ended"}, [](Comm& c) {
     const auto work = c.split("ends", 0)->all_reduce(tensor(3));
     work->wait();
   });
@@ -155,7 +156,7 @@ TEST(L17_Groups, OfManyRanksThoseThatWaitAreNamed) {
   });
 }
 
-// A body may catch what unwinds it; then nothing that it begins is begun.
+// A body may catch the exception that unwinds it; then every call that it begins fails.
 TEST(L17_Groups, ARankThatIsUnwoundBeginsNothing) {
   int64_t begun = 0;
   expect_ended(2, {"deadlock"}, [&](Comm& c) {

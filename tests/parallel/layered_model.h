@@ -1,4 +1,4 @@
-// Models that are no Transformer, made of a few layers, and how they train with ZeRO and on one rank.
+// Models of a few layers that are not a Transformer, and how they train with ZeRO and on one rank.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -9,10 +9,11 @@
 
 namespace gradus {
 
-// What parameters and what is done with them need where a pass is between two layers: the most of each pass.
+// The bytes that parameters and operations on them need while a pass is between two layers: the maximum of
+// each pass.
 struct Samples {
   int64_t forward = 0, backward = 0, count = 0;
-  int64_t gradient = 0;  // of both, gradients alone
+  int64_t gradient = 0;  // of both passes, gradients only
   void take(int64_t& most) {
     const Usage& now = current().device.meter().now();
     most = std::max(most, now[Kind::Weight] + now[Kind::Gradient] + now[Kind::Comm]);
@@ -20,7 +21,7 @@ struct Samples {
     ++count;
   }
 };
-// x; there the samples are taken, in both directions.
+// Returns x; takes the samples there, in both directions.
 inline Tensor sampled(const Tensor& x, Samples* samples) {
   samples->take(samples->forward);
   return record("sample", {x}, {}, x.detach(), [samples](const Node&, const Tensor& dy, Grads& dx) {
@@ -56,7 +57,7 @@ inline void declare_five(LayeredModel& m) {
   };
 }
 
-// Near the identity, so that a hundred layers neither lose nor blow up what goes through them.
+// Near the identity, so that the values neither vanish nor explode in a hundred layers.
 inline std::vector<double> first_values(const Parameter& p) {
   const Shape& shape = p.leaf.shape;
   Rng rng(5, std::hash<std::string>()(p.name) % 1'000'000);
@@ -78,7 +79,7 @@ struct LayeredRun {
   Declare declare;
   int64_t ranks = 2, steps = 3;
   int64_t passes = 1;  // forward passes of a step, each with a tape; then their backward passes, last first
-  // Called by the ranks, after each forward pass, after each backward pass and between steps.
+  // Called by the ranks: after each forward pass, after each backward pass, and between steps.
   std::function<void(LayeredModel&, Zero&)> after_forward = {}, after_backward = {}, after_update = {};
 };
 
@@ -106,7 +107,8 @@ inline void layered_gradients(const LayeredRun& run, int64_t step, Comm& comm, L
   if (!zero) sum_gradients(comm, model.parameters);
 }
 
-// What ZeRO must equal: whole gradients are summed, which data_parallel_test.cpp compares with one rank.
+// The result that ZeRO must equal: whole gradients are summed, which data_parallel_test.cpp compares with one
+// rank.
 inline Weights layered_with_sums(const LayeredRun& run) {
   Weights weights;
   run_cluster({.ranks = run.ranks, .seed = 3}, [&](Comm& comm) {
@@ -123,7 +125,7 @@ inline Weights layered_with_sums(const LayeredRun& run) {
   return weights;
 }
 
-// Such a model, shared out.
+// Such a model, sharded.
 struct ShardedLayers {
   LayeredModel model{Allocate::Later};
   std::unique_ptr<Zero> zero;

@@ -48,7 +48,7 @@ TEST_F(L20_LayoutFiles, AnUntrainedModelIsTheSameFileFromEveryLayout) {
     }
 }
 
-// States and counts too.
+// States and counts, too.
 TEST_F(L20_LayoutFiles, WhatOneLayoutSavedEveryOtherSavesAgainAsTheSameFile) {
   for (const TransformerConfig& c : {gpt_of_layouts(), neox_of_layouts()}) {
     const LayoutSetting set = adamw(c);
@@ -71,7 +71,7 @@ TEST_F(L20_LayoutFiles, WhatOneLayoutSavedEveryOtherSavesAgainAsTheSameFile) {
   }
 }
 
-// Of a tied embedding the first rank's copy, in whatever order ranks are asked.
+// The first rank's copy of a tied embedding is saved, in whatever order ranks are asked.
 TEST_F(L20_LayoutFiles, OfATiedEmbeddingTheFirstRanksCopyIsSaved) {
   const LayoutSetting set = adamw(gpt_of_layouts());
   save_plain(set, "plain");
@@ -83,7 +83,7 @@ TEST_F(L20_LayoutFiles, OfATiedEmbeddingTheFirstRanksCopyIsSaved) {
   EXPECT_TRUE(read("layout") == read("plain"));
 }
 
-// A plain training goes on from it, too, and its file is what layouts load.
+// Plain training can go on from it, too, and its file can be loaded by layouts.
 TEST_F(L20_LayoutFiles, OneDeviceLoadsThemAndTheyLoadItsFiles) {
   const LayoutSetting set = adamw(gpt_of_layouts());
   const Layout layout{2, 2, 1, 1};
@@ -137,7 +137,7 @@ TEST_F(L20_LayoutFiles, TheSameLayoutGoesOnBitEqually) {
     }
 }
 
-// Within rounding: AdamW is left for SGD, because its updates amplify it.
+// Equal except for rounding: SGD replaces AdamW, because AdamW's updates amplify rounding errors.
 TEST_F(L20_LayoutFiles, ADifferentLayoutGoesOnAsTheUnbrokenRun) {
   LayoutSetting set = adamw(gpt_of_layouts());
   set.make = [](Parameters& p) { return std::make_unique<Sgd>(p, SgdArgs{.momentum = 0.9f}); };
@@ -155,7 +155,7 @@ TEST_F(L20_LayoutFiles, ADifferentLayoutGoesOnAsTheUnbrokenRun) {
     });
 }
 
-// Both copies of a tied embedding, and those of the norms on tensor ranks, are what was saved.
+// Both copies of a tied embedding, and the copies of norms on tensor ranks, have the saved values.
 TEST_F(L20_LayoutFiles, CopiesAreLoadedToo) {
   const LayoutSetting set = adamw(gpt_of_layouts());
   const Layout layout{2, 1, 2, 1};
@@ -215,7 +215,7 @@ TEST_F(L20_LayoutFiles, ElementsThatNoRankOrTwoRanksCountAreRefusedOnAllRanks) {
   const LayoutSetting set = adamw(gpt_of_layouts());
   for (const bool counts : {false, true})
     by_layout(set, {2, 1, 2, 1}, [&](Comm& comm, TrainedRank& r) {
-      // Of the tied embedding, which is in shards, rank 3 has one that rank 1 counts.
+      // Of the tied embedding, which is sharded, rank 3 has a shard that rank 1 counts.
       const int64_t changes = counts ? 3 : 1;
       bool changed = false;
       for (Parameter& p : r.rank.zero.shards)

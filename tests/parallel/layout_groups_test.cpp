@@ -35,7 +35,7 @@ TEST(L20_LayoutGroups, RanksAreNumberedByTensorThenContextDataAndPipelineLast) {
   EXPECT_EQ((Layout{2, 3, 4, 5}.text()), "p2 d3 t4 c5");
 }
 
-// The ranks whose places are the same as this one's in all but some directions.
+// The ranks whose places equal this one's except in some directions.
 std::vector<int64_t> alike(const Layout& l, int64_t rank, bool pipeline, bool data, bool tensor,
                            bool context) {
   const Layout own = l.place_of(rank);
@@ -88,8 +88,8 @@ TEST(L20_LayoutGroups, ModelsThatALayoutDoesNotFitAreRefused) {
   };
   EXPECT_EQ(refused(gpt_of_layouts(), {2, 1, 2, 2}), "");
   EXPECT_NE(refused(gpt_of_layouts(), {1, 1, 3, 1}), "") << "3 do not divide the heads";
-  EXPECT_NE(refused(dropout, {1, 1, 1, 2}), "") << "masks of shared tokens";
-  EXPECT_NE(refused(neox, {1, 1, 1, 2}), "") << "rotary positions of shared tokens";
+  EXPECT_NE(refused(dropout, {1, 1, 1, 2}), "") << "dropout masks of divided tokens";
+  EXPECT_NE(refused(neox, {1, 1, 1, 2}), "") << "rotary positions of divided tokens";
   EXPECT_NE(refusal([&] {
               run_cluster({.ranks = 2}, [&](Comm& comm) {
                 RankModel(comm, {2, 1, 1, 1}, gpt_of_layouts(), even_cuts(4, 1));

@@ -34,7 +34,7 @@ void expect_as_plain(const LayoutSetting& set, const Layout& layout, const Layou
 }
 void expect_all_as_plain(const LayoutSetting& set, const std::vector<int64_t>& all_ranks) {
   const LayoutEnd plain = train_plainly(set);
-  EXPECT_TRUE(set.max_norm == 0 || plain.norms.front() > set.max_norm) << "else nothing is clipped";
+  EXPECT_TRUE(set.max_norm == 0 || plain.norms.front() > set.max_norm) << "otherwise nothing is clipped";
   int64_t layouts = 0;
   for (const int64_t ranks : all_ranks)
     for (const Layout& l : layouts_of(ranks, set)) expect_as_plain(set, l, plain), ++layouts;
@@ -93,8 +93,8 @@ TEST(L20_LayoutModels, SixteenBitsWithin1PerCent) {
 // ---- what is counted, and what optimizers keep ----
 
 struct Owned {
-  std::map<std::string, std::vector<int>> times;  // that each element of each parameter is counted
-  std::vector<int64_t> states;                    // elements that an optimizer's of each rank are
+  std::map<std::string, std::vector<int>> times;  // by parameter: how often each element is counted
+  std::vector<int64_t> states;                    // by rank: elements of the optimizer's states
 };
 Owned owned(const LayoutSetting& set, const Layout& layout) {
   Owned all;
@@ -133,7 +133,7 @@ TEST(L20_LayoutModels, EachElementIsCountedByOneRank) {
       }
 }
 
-// ZeRO-1 among the replicas: each keeps its part of the states, not the whole.
+// ZeRO-1 among the replicas: each keeps its part of the states, not all of them.
 TEST(L20_LayoutModels, StatesAreDividedAmongReplicas) {
   const LayoutSetting set{.name = "", .model = gpt_of_layouts()};
   for (const Layout& l : layouts_of(8, set)) {

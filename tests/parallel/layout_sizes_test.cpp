@@ -1,4 +1,4 @@
-// Layouts whose numbers cannot be: below 1, or not as many ranks as there are.
+// Layouts with impossible numbers: below 1, or not as many ranks as there are.
 #include "tests/parallel/layout_testing.h"
 
 namespace gradus {

@@ -67,7 +67,7 @@ inline LayoutEnd train_plainly(const LayoutSetting& set) {
   return end;
 }
 
-// What a rank has of a model, and its optimizer.
+// A rank's part of a model, and its optimizer.
 struct TrainedRank {
   const LayoutSetting& set;
   RankModel rank;
@@ -113,7 +113,8 @@ inline double norm_of_all(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-// All layouts of so many ranks that can compute the model, of which the batch has enough sequences.
+// All layouts with this number of ranks that can compute the model, and for which the batch has enough
+// sequences.
 inline std::vector<Layout> layouts_of(int64_t ranks, const LayoutSetting& set) {
   const TransformerConfig& c = set.model;
   std::vector<Layout> all;

@@ -73,7 +73,7 @@ TEST(L21_LlamaRanks, TensorParallelTrainingSettings) {
       {0.02, 0.05});
 }
 
-// The model that is refused is as it was.
+// A rejected model is unchanged.
 TEST(L21_LlamaRanks, TensorParallelRefusesGroupsAndExperts) {
   const std::string text =
       "tensor parallel: heads that share keys and values, and experts, cannot be shared out; set kv_heads "
@@ -96,7 +96,7 @@ TEST(L21_LlamaRanks, TensorParallelRefusesGroupsAndExperts) {
 
 // ---- pipelines ----
 
-// Loss and gradients are bit-equal to accumulation on one device.
+// Loss and gradients are bitwise equal to accumulation on one device.
 void expect_pipelined(
     const std::string& name, const TransformerConfig& c, const std::string& device = "cpu",
     const std::function<void(Transformer&)>& prepare = [](Transformer&) {}) {
@@ -148,7 +148,7 @@ TEST(L21_LlamaRanks, PipelineRefusesABalanceLoss) {
     });
 }
 
-// Data and pipeline ranks, with the states divided: losses are those of one device.
+// Data and pipeline ranks, with divided optimizer states: losses are those of one device.
 TEST(L21_LlamaRanks, Layout) {
   const TransformerConfig c = of_four_blocks(llama(4, 0.1));
   const std::vector<TextBatch> halves = random_micro_batches(c, 4);
@@ -176,8 +176,8 @@ TEST(L21_LlamaRanks, Layout) {
 
 // ---- context parallelism ----
 
-// An expert's places are counted in a sequence, of which a rank has some tokens; and ring attention has as
-// many heads of keys and values as of queries.
+// An expert's places are counted per sequence, but a rank has only some of its tokens; and ring attention
+// needs as many heads of keys and values as of queries.
 TEST(L21_LlamaRanks, ContextParallelRefusesGroupsAndExperts) {
   const std::string text =
       "context parallel: the model has heads that share keys and values, or experts, whose places are "
@@ -198,10 +198,10 @@ TEST(L21_LlamaRanks, ContextParallelRefusesGroupsAndExperts) {
 
 // ---- adapters ----
 
-// What a layer computes in place of its product is taken by ranks that share it out.
+// Ranks that divide a layer already replace its product, so an adapter or codes cannot replace it, too.
 TEST(L21_LlamaRanks, AdaptersAndCodesAreForWholeModels) {
   const std::string text =
-      "lora: the model is shared out among ranks; adapters and weights in 4 bits are for whole models";
+      "lora: the model is sharded over ranks; adapters and weights in 4 bits need a whole model";
   for (const int64_t ranks : {1, 2})
     run_cluster({.ranks = ranks, .seed = 7}, [&](Comm& comm) {
       ExpertsOfRanks experts(comm, mixtral());
@@ -218,7 +218,7 @@ TEST(L21_LlamaRanks, AdaptersAndCodesAreForWholeModels) {
     });
 }
 
-// Ranks would replace adapters silently.
+// Otherwise ranks would replace adapters silently.
 TEST(L21_LlamaRanks, ModelsWithAdaptersAreNotSharedOut) {
   const auto expect_both = [](Comm& comm, Transformer& model, const std::string& text) {
     if (model.config.experts > 0)

@@ -10,8 +10,8 @@
 namespace gradus {
 namespace {
 
-// Both kinds: few heads of keys and values, and experts; of each, settings that differ in what matters to
-// sums of gradients.
+// Both kinds, few heads of keys and values, and experts, each with settings that matter for sums of
+// gradients.
 std::vector<ShardedSetting> settings_of_llama() {
   std::vector<ShardedSetting> all;
   for (const TransformerConfig& c : {llama(2, 0.1), mixtral(0.1), gpt_of_experts(0.1)}) {
@@ -40,7 +40,8 @@ std::vector<ShardedSetting> small_on_emu() {
   return all;
 }
 
-// Balance losses are shares of the whole batch's too, so sums of gradients are bit-equal to one device's.
+// Balance losses are shares of the whole batch's, too, so sums of gradients are bitwise equal to those of one
+// device.
 TEST(L21_LlamaRanks, DataParallel) {
   expect_all_train(settings_of_llama(), ways_of<BucketSetting>({{}, {4, true}, {3000}, {3000, true}}));
 }
@@ -54,7 +55,7 @@ TEST(L21_LlamaRanks, DataParallelAndZeroOnTheEmulatedGpu) {
 
 struct L21_ShardedFile : FolderTest {};
 
-// A step of AdamW on a mixture whose experts ranks share out; then it is saved.
+// A step of AdamW on a mixture whose experts are divided among ranks; then it is saved.
 void train_and_save(Comm& comm, ExpertsOfRanks& m, Optimizer& optimizer, const std::string& path) {
   const ModelSetting set{.name = "", .model = m.model.config, .B = 4, .with_count = true};
   m.model.parameters.zero_grad();
@@ -64,8 +65,8 @@ void train_and_save(Comm& comm, ExpertsOfRanks& m, Optimizer& optimizer, const s
   save_sharded(path, comm, m.model.parameters, optimizer);
 }
 
-// Parts of weights of three dimensions make the file of a model that is whole; any number of ranks that
-// divides the experts goes on with it.
+// Parts of three-dimensional weights form the file of a whole model; any number of ranks that divides the
+// experts can go on with it.
 TEST_F(L21_ShardedFile, OfExpertsOnRanks) {
   for (const char* recipe : {"fp32", "mixed"}) {
     TransformerConfig c = mixtral(0.1);
@@ -102,7 +103,7 @@ TEST_F(L21_ShardedFile, OfExpertsOnRanks) {
   }
 }
 
-// On the same ranks the second step after loading is that of a run that never stopped.
+// On the same ranks, the second step after loading is that of a run that was never stopped.
 TEST_F(L21_ShardedFile, TrainingGoesOn) {
   run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
     ExpertsOfRanks unbroken(comm, mixtral(0.1));
@@ -136,7 +137,7 @@ TEST_F(L21_ShardedFile, OfAMixtureWithZero) {
   });
 }
 
-// ---- what needs whole matrices ----
+// ---- optimizers that need whole matrices ----
 
 TEST(L21_LlamaRanks, OptimizersOfMatricesRefuseAPartOfTheExperts) {
   run_cluster({.ranks = 2, .seed = 7}, [](Comm& comm) {

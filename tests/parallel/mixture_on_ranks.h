@@ -43,15 +43,15 @@ struct ExpertsOfRanks {
     model.initialize(3, &assign_part);
   }
 };
-// The passes of the sequences that rank `comm.rank()` has of a batch.
+// The forward and backward pass of the sequences of a batch that rank `comm.rank()` has.
 inline Learned learn_on_rank(const ModelSetting& set, ExpertsOfRanks& m, Comm& comm) {
   const int64_t N = comm.size(), first = comm.rank() * (set.B / N);
   return learn(
       set, m.model, [&] { m.parallel.sum_gradients(); }, first, N);
 }
 
-// The ranks' sequences on one device, one rank after the other: the losses of each, and of the gradients, of
-// which each rank has a buffer, the sums in rank order.
+// The ranks' sequences on one device, one rank after the other: each rank's losses, and the sums of the
+// gradients in rank order, from a separate buffer per rank.
 struct OneAfterAnother {
   std::vector<Values> losses;
   std::map<std::string, Values> gradients;
@@ -59,7 +59,7 @@ struct OneAfterAnother {
 inline OneAfterAnother one_after_another(const ModelSetting& set, int64_t ranks) {
   OneAfterAnother all;
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    Context context(set.device, 7);  // all ranks' dropout is that of the first step
+    Context context(set.device, 7);  // dropout of all ranks is that of the first step
     Transformer model(set.model);
     model.initialize(3);
     const Learned l = learn(

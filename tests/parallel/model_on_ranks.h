@@ -47,7 +47,7 @@ inline TransformerConfig neox(double dropout = 0) {
           .rotary = 2};
 }
 
-// The batch on the host: sequences of ids, targets and types, or a label for each sequence.
+// The batch on the host: ids, targets and types of sequences, or a label per sequence.
 struct HostBatch {
   std::vector<int32_t> ids, targets, types;
   int64_t counted() const {
@@ -65,7 +65,8 @@ struct ModelSetting {
   std::string device = "cpu";
   std::vector<std::string> frozen = {};
   uint64_t data = 1;  // the seed of ids and targets
-  // Where ranks divide each sequence: into so many parts, and what leaves this rank's tokens in a batch.
+  // If ranks divide each sequence: the number of parts, and the function that selects this rank's tokens of a
+  // batch.
   int64_t parts = 1;
   std::function<void(HostBatch&)> take_part = {};
 };
@@ -94,8 +95,8 @@ inline Tensor count_of(int64_t n) {
   return from_host(current().device, Values{double(n)}, {1}, DType::F32, Kind::Data, "count");
 }
 
-// The forward and backward pass of sequences [first, first + n); the loss, or the elements of what the model
-// returns without labels.
+// The forward and backward pass of sequences [first, first + n). Returns the loss, or, without labels, the
+// model's outputs.
 inline Values pass(const ModelSetting& set, const Transformer& model, int64_t first, int64_t n) {
   HostBatch b = batch_of(set);
   const int64_t counted = b.counted(), T = set.T / set.parts;
@@ -128,7 +129,7 @@ struct Learned {
   std::map<std::string, Values> gradients, weights;  // weights: after one step of SGD
   double norm = 0;                                   // of the gradients, before clipping
 };
-// From the sequences [first, first + B / shares). `sum` is called after the last backward pass.
+// From the sequences [first, first + B / shares). Calls `sum` after the last backward pass.
 inline Learned learn(
     const ModelSetting& set, Transformer& model, const std::function<void()>& sum = [] {}, int64_t first = 0,
     int64_t shares = 1) {
@@ -164,9 +165,10 @@ inline double norm_of(const Values& x) {
 }
 
 struct Allowed {
-  double loss = 1e-6, gradient = 2e-6;  // of a tensor's norm; 0: equal to the bit
+  double loss = 1e-6, gradient = 2e-6;  // relative to a tensor's norm; 0: bitwise equal
 };
-// That a rank has these losses, its shards of these gradients, and, after the update, of these weights.
+// Checks that a rank has these losses, its shards of these gradients and, after the update, its shards of
+// these weights.
 inline void expect_learned(const Learned& got, const Learned& plain, const Transformer& model,
                            const Allowed& allowed, const std::string& what) {
   ASSERT_EQ(got.losses.size(), plain.losses.size()) << what;

@@ -1,5 +1,5 @@
-// What mpi_test.cpp starts as processes: it plays random programs, or goes wrong in one of the ways, and at
-// one of the times, in which and at which runs of many processes do.
+// The program that mpi_test.cpp starts as processes: it plays random programs, or fails in one of the ways,
+// and at one of the times, in which runs of many processes fail.
 #include <unistd.h>
 
 #include <csignal>
@@ -35,7 +35,7 @@ void play_programs(Comm& comm) {
     expect_exchange(*part);
     expect_any_order(comm, i);
   }
-  {  // A group may end before what was sent in it is received: here, after as long as MPI needs.
+  {  // A group may end before its messages are received: here, after as long as MPI needs.
     const Tensor x = bytes_on_device(std::vector<uint8_t>(3'000'000, 7));
     const Tensor y(current().device, {3'000'000}, DType::U8, Kind::Other, "y");
     if (comm.size() > 1) {
@@ -43,14 +43,14 @@ void play_programs(Comm& comm) {
       if (comm.rank() == 0) {
         part->send(x, 1)->wait();
         part.reset();
-        const std::vector<std::vector<char>> other(8, std::vector<char>(3'000'000, 1));  // in its place
+        const std::vector<std::vector<char>> other(8, std::vector<char>(3'000'000, 1));  // reuses the memory
       }
       comm.barrier();
       if (comm.rank() == 1)
         part->recv(y, 0)->wait(), expect_values(y, std::vector<uint8_t>(3'000'000, 7), "y");
     }
   }
-  {  // A file of all processes, of which each has two columns.
+  {  // A file of all processes; each has two columns.
     const std::string path = testing::TempDir() + "of_processes.safetensors";
     const Shape whole{3, 2 * comm.size()};
     Parameters own;
@@ -70,7 +70,7 @@ void play_programs(Comm& comm) {
   check(!::testing::UnitTest::GetInstance()->Failed(), "bytes differ from the reference");
 }
 
-// Rank 1, or the only one.
+// Rank 1, or the only rank.
 void go_wrong(int64_t rank, const std::string& how) {
   if (rank != (this_process().count > 1)) return;
   if (how == "throw") fail("no luck");

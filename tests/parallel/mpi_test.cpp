@@ -1,4 +1,5 @@
-// Ranks that are processes: the same bytes as the simulated ones, and an end when one of them goes wrong.
+// Ranks that are processes: the same bytes as from the simulated ones, and an end of all processes when one
+// fails.
 #include <poll.h>
 #include <signal.h>
 
@@ -21,7 +22,7 @@ class L17_Mpi : public FolderTest {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(build_folder() / kProgram))
-      GTEST_SKIP() << "no MPI on this machine: programs with ranks that are processes were not built";
+      GTEST_SKIP() << "no MPI on this machine, so programs whose ranks are processes were not built";
   }
 
  public:
@@ -42,16 +43,17 @@ TEST_F(L17_Mpi, RandomProgramsGiveTheReferencesBytes) {
   }
 }
 
-// Anything that one rank does ends all, with a sentence, or the launcher's words where it can say none.
+// Any failure of one rank ends all ranks with a message, or with the launcher's message if the rank cannot
+// print one.
 TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
   struct Case {
-    std::string how, when, sentence, or_sentence = {};  // where either of two ranks may be the first
+    std::string how, when, sentence, or_sentence = {};  // or_: if either of two ranks may be the first
   };
   std::vector<Case> cases{
       {"mismatch", "loop", "is all_reduce of 7 fp32"},
       {"'kind of letter'", "loop", "rank 1: recv of 8 int32 from rank 0: what was sent are 8 fp32"},
       {"letter", "loop", "rank 1: recv of 5 fp32 from rank 0: what was sent are 8 fp32"},
-      {"'other group'", "loop", "is split into others"},
+      {"'other group'", "loop", "is split into different groups"},
       {"'mismatch in a group'", "loop",
        "its collective number 1 in group 'pairs' of ranks 1, 3 is all_reduce of 7 fp32",
        "its collective number 1 in group 'pairs' of ranks 1, 3 is all_reduce of 8 fp32, that of rank 3 is "
@@ -78,21 +80,21 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
   const double good =
       timed({"nothing", "never", ""}, o);  // on a busy machine the start alone may take seconds
   EXPECT_EQ(o.code, 0) << o.output;
-  EXPECT_EQ(o.output.find("came to its end"), o.output.rfind("came to its end")) << "one rank speaks";
+  EXPECT_EQ(o.output.find("came to its end"), o.output.rfind("came to its end")) << "only one rank prints";
   for (const Case& c : cases) {
     EXPECT_LT(timed(c, o), 10 + 2 * good) << c.how << " " << c.when;
     EXPECT_NE(o.code, 0) << c.how << " " << c.when << ": " << o.output;
     const bool said = o.output.find(c.sentence) != std::string::npos ||
                       (!c.or_sentence.empty() && o.output.find(c.or_sentence) != std::string::npos);
     EXPECT_TRUE(said) << c.how << " " << c.when << ": " << o.output;
-    EXPECT_EQ(o.output.find("rank rank"), std::string::npos) << "sentences of two ranks mixed: " << o.output;
+    EXPECT_EQ(o.output.find("rank rank"), std::string::npos) << "mixed messages of two ranks: " << o.output;
     const bool ended = o.output.find("came to its end") != std::string::npos;
-    if (c.how == "kill" && c.when == "end") continue;  // nothing orders that and what rank 0 says
+    if (c.how == "kill" && c.when == "end") continue;  // the kill and rank 0's output have no order
     EXPECT_EQ(ended, c.when == "end") << c.how << " " << c.when;
   }
 }
 
-// Two ranks, of which one is started with other flags, or cannot write where it is to.
+// Two ranks, one of which is started with different flags, or with a file that it cannot write.
 TEST_F(L17_Mpi, RanksThatAreStartedUnlikeEndAllWithASentence) {
   const std::string program = (build_folder() / "mpi/lessons/17_data_parallel").string(),
                     flags = " --comm=mpi --ranks=2 --steps=1 --comm-timeout=2";
@@ -103,7 +105,7 @@ TEST_F(L17_Mpi, RanksThatAreStartedUnlikeEndAllWithASentence) {
   for (const char* flag : {"--seed=2", "--ranks=3", "--no-such-flag", "--comm=sim", "--help"}) {
     const Outcome o = unlike(program + flags, program + flags + " " + flag);
     EXPECT_NE(o.code, 0) << flag;
-    EXPECT_NE(o.output.find("rank 1: it was started with other flags than rank 0"), std::string::npos)
+    EXPECT_NE(o.output.find("rank 1: its flags differ from those of rank 0"), std::string::npos)
         << flag << ": " << o.output;
   }
   const std::string here = path("here"), nowhere = path("nowhere");
@@ -117,7 +119,7 @@ TEST_F(L17_Mpi, RanksThatAreStartedUnlikeEndAllWithASentence) {
   EXPECT_NE(o.output.find("rank 1: "), std::string::npos) << o.output;
 }
 
-// A launcher that hears of the end first ends without having read the sentence.
+// A launcher that sees the abort first would end without reading the message.
 TEST_F(L17_Mpi, AProcessEndsOnceItsSentenceHasBeenRead) {
   const std::string command = "'" + (build_folder() / kProgram).string() +
                               "' --how=throw --when=start 2>&1; echo 'the launcher goes on'";
@@ -133,7 +135,7 @@ TEST_F(L17_Mpi, AProcessEndsOnceItsSentenceHasBeenRead) {
   EXPECT_EQ(std::string(read_late).find("the launcher goes on"), std::string::npos) << read_late;
 }
 
-// Every row's loss, as it stands in the file of the report.
+// Every row's loss, as printed in the report's file.
 std::vector<std::string> losses(const std::string& file) {
   std::ostringstream json;
   json << std::ifstream(file).rdbuf();
@@ -153,7 +155,7 @@ TEST_F(L18_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
   EXPECT_EQ(losses(by_mpi), losses(in_one));
 }
 
-// Each row's loss, of a file of the report.
+// Each row's loss, from the report's file.
 std::map<std::string, double> losses_of_rows(const std::string& file) {
   const nlohmann::json report = nlohmann::json::parse(std::ifstream(file));
   std::map<std::string, double> all;
@@ -182,7 +184,7 @@ TEST_F(L20_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
   expect_losses_as_simulated("20_pipeline_parallel", path("."), 4);
 }
 
-// mpiexec may end before the processes that it has ended, and nobody may have collected these yet (state Z).
+// mpiexec may end before the processes that it has killed, and these may still be zombies (state Z).
 bool ends_within(double seconds, int pid) {
   for (const double until = seconds_now() + seconds; seconds_now() < until;) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
@@ -193,7 +195,7 @@ bool ends_within(double seconds, int pid) {
   return false;
 }
 
-// The third of four processes is killed, at any moment: all end.
+// The third of four processes is killed at a random moment: all end.
 void expect_end_of_all(const std::string& lesson, const std::string& folder) {
   const std::string program = (build_folder() / "mpi/lessons" / lesson).string();
   for (const int64_t after_ms : {50, 400, 1100, 2300}) {
@@ -214,10 +216,10 @@ void expect_end_of_all(const std::string& lesson, const std::string& folder) {
     ASSERT_EQ(::kill(started[2], SIGKILL), 0);
     const Outcome o = outcome.get();
     EXPECT_NE(o.code, 0) << after_ms;
-    EXPECT_NE(o.code, 124) << "only the test's own time limit has ended them, killed after " << after_ms
+    EXPECT_NE(o.code, 124) << "the processes ended only at the test's time limit; killed after " << after_ms
                            << " ms";
     for (const int pid : started)
-      EXPECT_TRUE(ends_within(10, pid)) << pid << " is still there, killed after " << after_ms << " ms";
+      EXPECT_TRUE(ends_within(10, pid)) << pid << " still runs; killed after " << after_ms << " ms";
   }
 }
 

@@ -1,5 +1,5 @@
-// The settings that ranks train in, with sums of whole gradients or with ZeRO, and what is asked of their
-// ends.
+// The settings that ranks train in, with sums of whole gradients or with ZeRO, and the checks of their
+// results.
 #pragma once
 #include <map>
 
@@ -9,11 +9,11 @@
 namespace gradus {
 
 struct BucketSetting {
-  int64_t bytes = 0;  // of a bucket; 0: sum_gradients
+  int64_t bytes = 0;  // per bucket; 0: sum_gradients
   bool overlap = false;
 };
 
-// What a rank does that has the whole model; `inspect` is called with its end. No buckets: nullptr.
+// The training of a rank with the whole model; calls `inspect` with the final state. No buckets: nullptr.
 inline void train_with_sums(const ShardedSetting& set, Comm& comm, const BucketSetting& how,
                             const std::function<void(Transformer&, GradientBuckets*, Optimizer&)>& inspect) {
   Transformer model(set.model);
@@ -53,14 +53,13 @@ inline std::string text_of(const ZeroArgs& args) {
          (args.keep_gathered ? ", kept" : "") + ", align " + std::to_string(args.align);
 }
 
-// ---- ways in which ranks share a step ----
+// ---- methods by which ranks divide a step ----
 
 struct Way {
   std::string name;
-  Summed summed;  // when the ranks' gradients are
-  bool whole;     // every rank keeps everything
-  // Trains; `inspect` is called with the end: the model, what the rank keeps of it, and the optimizer of
-  // that.
+  Summed summed;  // when gradients are summed over the ranks
+  bool whole;     // every rank keeps all weights, gradients and states
+  // Trains, then calls `inspect` with the model, the parameters that the rank keeps, and their optimizer.
   using Inspect = std::function<void(Transformer&, Parameters&, Optimizer&)>;
   std::function<void(const ShardedSetting&, Comm&, const Inspect&)> train;
 };
@@ -88,11 +87,12 @@ std::vector<Way> ways_of(const std::vector<Setting>& settings) {
   return ways;
 }
 
-// Of the small model buckets hold less than any parameter, some of them, and all.
+// Sizes for the small model: a bucket is smaller than any parameter, holds some parameters, or all.
 inline std::vector<BucketSetting> all_buckets() {
   return {{}, {4}, {4, true}, {3000}, {3000, true}, {1 << 20}, {1 << 20, true}};
 }
-// Every stage with and without overlap, in one unit and in one a block, and with weights that stay.
+// Every stage with and without overlap, with one unit and one unit per block, and with weights that stay
+// gathered.
 inline std::vector<ZeroArgs> all_ways() {
   std::vector<ZeroArgs> all;
   for (const int stage : {0, 1, 2, 3})
@@ -105,7 +105,7 @@ inline std::vector<ZeroArgs> all_ways() {
         }
   return all;
 }
-// One of each stage, all different.
+// One setting per stage, all different.
 inline std::vector<ZeroArgs> some_ways(int64_t align = 1) {
   return {{.stage = 0, .align = align},
           {.stage = 1, .unit = unit_per_block, .align = align},
@@ -115,7 +115,7 @@ inline std::vector<ZeroArgs> some_ways(int64_t align = 1) {
 
 // ---- settings ----
 
-// How a model of three blocks may be run again.
+// Ways of recomputing a model of three blocks.
 inline std::vector<std::function<void(Transformer&)>> checkpointings() {
   const auto segments = [](std::vector<BlockSegment> all) {
     return [all = std::move(all)](Transformer& m) { m.segments = all; };
@@ -125,8 +125,8 @@ inline std::vector<std::function<void(Transformer&)>> checkpointings() {
           [](Transformer& m) { m.from_the_start = true; }};
 }
 
-// In `recipe`, scaled where that is needed. No maximum of the norm: clip_grad_norm() looks for overflows
-// alone.
+// Trains in `recipe`, with loss scaling where it is needed. No limit of the norm: clip_grad_norm() only looks
+// for overflows.
 inline ShardedSetting in_precision(const char* recipe, int64_t ranks, int64_t k) {
   ShardedSetting set{.name = recipe, .ranks = ranks, .micro_batches = k, .steps = 4};
   set.batch = 2 * ranks * k, set.max_norm = 0;
@@ -135,8 +135,8 @@ inline ShardedSetting in_precision(const char* recipe, int64_t ranks, int64_t k)
   return set;
 }
 
-// What every way must train as one rank does. Some maxima are not reached, so the order in which squares are
-// added does not show.
+// Settings in which every method must train like one rank. Some limits of the norm are not reached, so that
+// the order in which squares are added does not matter.
 inline std::vector<ShardedSetting> all_settings() {
   const SgdArgs momentum{.momentum = 0.9f, .weight_decay = 0.1f};
   std::vector<ShardedSetting> all{
@@ -161,10 +161,10 @@ inline std::vector<ShardedSetting> settings_on_emu() {
   return all;
 }
 
-// ---- what the ranks end with ----
+// ---- the final state of the ranks ----
 
 struct Ended {
-  Weights weights, kept;  // what computes, and what is kept of it: master copies where there are some
+  Weights weights, kept;  // the weights that compute, and the kept ones: master copies if there are any
   StepScalars scalars = {};
   int64_t updates = 0;
 };
@@ -179,7 +179,7 @@ inline Ended end_on_one_rank(const ShardedSetting& set, Summed summed) {
   return end;
 }
 
-// That all ranks end like this, to the bit; what they keep are parts that follow each other in rank order.
+// Checks that all ranks end in this state, bitwise; the parts that they keep are consecutive in rank order.
 inline void expect_end(const ShardedSetting& set, const Way& way, const Ended& expected) {
   const std::string what = text_of(set) + ", " + way.name;
   std::map<std::string, std::vector<double>> kept;
@@ -198,7 +198,7 @@ inline void expect_end(const ShardedSetting& set, const Way& way, const Ended& e
         for (const double x : to_host<double>(p.kept())) kept[p.name].push_back(x);
       const bool is_all = way.whole || comm.rank() + 1 == comm.size();
       for (size_t i = 0; const Parameter& p : model.parameters)
-        EXPECT_TRUE(!is_all || kept[p.name] == expected.kept[i++]) << what << ", what is kept of " << p.name;
+        EXPECT_TRUE(!is_all || kept[p.name] == expected.kept[i++]) << what << ", kept weights of " << p.name;
       for (int64_t r = comm.rank(); r < comm.size(); ++r) comm.barrier();
     };
     way.train(set, comm, inspect);
@@ -215,7 +215,7 @@ inline void expect_all_train(const std::vector<ShardedSetting>& settings, const 
     if (!testing::Test::HasFailure()) expect_trains(set, ways);
 }
 
-// ---- three parameters of one size, of which each gradient is a number ----
+// ---- three parameters of the same size, whose gradients each consist of one number ----
 
 inline std::vector<Parameter*> add_three(Parameters& parameters) {
   std::vector<Parameter*> all;
@@ -226,7 +226,7 @@ inline std::vector<Parameter*> with_values(const std::vector<Parameter*>& all) {
   for (Parameter* p : all) p->assign({1, 2, 3, 4});
   return all;
 }
-// One backward pass through the sum of terms times factors: the last one's gradient is final first.
+// One backward pass through a sum of terms times factors: the last term's gradient is final first.
 inline void pass(const std::vector<Parameter*>& terms, const std::vector<double>& factors = {1, 1, 1}) {
   Tape tape;
   Tensor y = scale(terms[0]->value, factors[0]);

@@ -1,5 +1,5 @@
-// What pipelines refuse (src/parallel/pipeline.h), that they can be used afterwards, and how errors in the
-// middle of a run end.
+// What pipelines reject (src/parallel/pipeline.h), that they can be used afterwards, and what errors in the
+// middle of a run leave.
 #include "tests/parallel/pipeline_testing.h"
 
 namespace gradus {
@@ -12,7 +12,7 @@ struct PipelineErrors : ::testing::Test {
   const PipelineReference expected = on_one_device(c, batches, targets);
   static constexpr int64_t kRanks = 2;
 
-  // Refused on every rank with this sentence, and then the step is as if nothing had been.
+  // Rejected on every rank with this message; then a step is the same as without the error.
   void expect_refused_and_usable(const std::string& sentence, const Schedule& schedule,
                                  const std::vector<TextBatch>& wrong, int64_t chunks = 4) const {
     run_cluster({.ranks = kRanks, .seed = 7}, [&](Comm& comm) {
@@ -41,10 +41,10 @@ TEST_F(L20_PipelineErrors, ASchedulesThatCannotRunIsRefused) {
   expect_refused_and_usable("is listed twice", twice, batches);
 }
 TEST_F(L20_PipelineErrors, ASchedulesOfADifferentNumberOfRanksOrChunksIsRefused) {
-  expect_refused_and_usable("4", gpipe(4, 4), batches);               // as many chunks
-  expect_refused_and_usable("1", interleaved(1, 4, 4), batches);      // as many chunks
-  expect_refused_and_usable("chunk", gpipe(2, 4), batches);           // of 2 ranges one
-  expect_refused_and_usable("chunk", interleaved(2, 4, 3), batches);  // a third
+  expect_refused_and_usable("4", gpipe(4, 4), batches);               // the same number of chunks
+  expect_refused_and_usable("1", interleaved(1, 4, 4), batches);      // the same number of chunks
+  expect_refused_and_usable("chunk", gpipe(2, 4), batches);           // one of 2 ranges
+  expect_refused_and_usable("chunk", interleaved(2, 4, 3), batches);  // a third range
   expect_refused_and_usable("chunk", interleaved(2, 4, 2), batches, 2);
 }
 TEST_F(L20_PipelineErrors, ADifferentNumberOfMicroBatchesIsRefused) {
@@ -61,7 +61,7 @@ TEST_F(L20_PipelineErrors, MicroBatchesOfDifferentShapesAreRefused) {
   expect_refused_and_usable("shape", interleaved(2, 4, 2), fewer);
   expect_refused_and_usable("shape", interleaved(2, 4, 2), shorter);
 }
-// As many elements, so messages would fit.
+// The same number of elements, so messages would fit.
 TEST_F(L20_PipelineErrors, MicroBatchesOfAsManyTokensInADifferentShapeAreRefused) {
   std::vector<TextBatch> other = batches;
   other[1].sequences = 4, other[1].T = 3;
@@ -152,7 +152,7 @@ TEST_F(L20_PipelineErrors, ATokenThatIsTooLargeEndsAllRanks) {
       }
 }
 
-// The tasks of the run that failed are not those of the next one.
+// The tasks of a failed run must not mix with those of the next run.
 TEST_F(L20_PipelineErrors, AnErrorOnAPipelineOfOneRankIsForgottenByTheNextRun) {
   const std::vector<TextBatch> some{batches[0], batches[1]};
   GradientsOf right;
@@ -176,7 +176,7 @@ TEST_F(L20_PipelineErrors, AnErrorOnAPipelineOfOneRankIsForgottenByTheNextRun) {
     });
 }
 
-// As much memory as after a run that did not fail.
+// The same memory as after a run without an error.
 TEST_F(L20_PipelineErrors, AnErrorOnOneRankLeavesNoActivations) {
   run_cluster({.ranks = 1, .seed = 7}, [&](Comm& comm) {
     PipelinePart part(comm, c, 1);
@@ -204,7 +204,7 @@ TEST_F(L20_PipelineErrors, ARunOutOfMemoryNamesTheRankAndTheNextClusterRuns) {
   });
 }
 
-// In a context where a tape records, or nothing is recorded.
+// In a context where a tape records, or recording is off.
 TEST_F(L20_PipelineErrors, ARunWithinNoTapeOrAfterATapeIsTheSame) {
   run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
     PipelinePart part(comm, c, 4);

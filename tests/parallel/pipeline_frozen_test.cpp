@@ -1,4 +1,4 @@
-// Models of which some ranks train nothing.
+// Models in which some ranks have no parameters that train.
 #include "tests/parallel/pipeline_testing.h"
 
 namespace gradus {

@@ -1,5 +1,5 @@
 // Pipelines of several models, precisions and recomputations (src/parallel/pipeline.h): loss and gradients
-// are bit-equal to accumulation on one device.
+// are bitwise equal to accumulation on one device.
 #include "tests/parallel/pipeline_testing.h"
 
 namespace gradus {
@@ -116,7 +116,7 @@ TEST(L20_PipelineModels, SamplesKeepTheMasksOfTheirPlaceInTheBatch) {
        }});
 }
 
-// ---- recomputation: what is kept changes no bit ----
+// ---- recomputation: results are bitwise equal for every choice of saved tensors ----
 
 TEST(L20_PipelineModels, RecomputationOfEveryKind) {
   const auto each = [](Keep keep) {
@@ -200,7 +200,7 @@ TEST(L20_PipelineRuns, TwoPipelinesInterleavedDoNotDisturbEachOther) {
   });
 }
 
-// The last micro-batch first, as in the paper: its gradient is then the first one that is added.
+// The last micro-batch first, as in the paper: then its gradient is the first one that is added.
 TEST(L20_PipelineRuns, BackwardInAnotherOrderAddsInThatOrder) {
   const TransformerConfig c = small_neox();
   const std::vector<TextBatch> batches = random_micro_batches(c, 3);
@@ -216,7 +216,7 @@ TEST(L20_PipelineRuns, BackwardInAnotherOrderAddsInThatOrder) {
   });
 }
 
-// Tasks begin and end at different times, and messages of one rank overtake each other's tasks.
+// Tasks begin and end at different times, and messages of one rank overtake other ranks' tasks.
 TEST(L20_PipelineRuns, ASlowNetworkAndUnequalTimesChangeNoBit) {
   const TransformerConfig c = small_gpt(6);
   const std::vector<TextBatch> batches = random_micro_batches(c, 6);

@@ -29,7 +29,8 @@ TEST(L20_PipelineSettings, EachRankSendsOneActivationOrGradientPerTaskThatHasANe
     }
 }
 
-// A loss that is read, and gradients of a tied embedding that are the same on the first and the last rank.
+// A loss that is read on every rank, and gradients of a tied embedding that are equal on the first and the
+// last rank.
 TEST(L20_PipelineSettings, BothCopiesOfATiedEmbeddingGetTheSameGradient) {
   const TransformerConfig c = small_gpt();
   const std::vector<TextBatch> batches = random_micro_batches(c, 4);
@@ -108,7 +109,7 @@ TEST(L20_PipelineSettings, FrozenParametersInTheMiddlePassGradientsOn) {
   expect_frozen("the embedding", [](const Parameter& p) { return p.name != "wte.weight"; });
 }
 
-// With several micro-batches in flight a hook may wait for all of them.
+// With several micro-batches in flight a hook may wait until all are done.
 TEST(L20_PipelineSettings, TheLastCallOfAHookSeesTheFinalGradient) {
   const TransformerConfig c = small_neox();
   const std::vector<TextBatch> batches = random_micro_batches(c, 4);

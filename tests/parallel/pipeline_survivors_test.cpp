@@ -1,5 +1,6 @@
-// What no other test of lesson 20 notices: bytes that a pipeline keeps too long, which a plan, measured with
-// the same code, has too; and the lesson's own code, which its program alone runs.
+// Errors that no other test of lesson 20 finds: bytes that a pipeline keeps too long, which a plan also
+// contains, because it is measured with the same code; and the lesson's own code, which otherwise only its
+// program runs.
 #include <sstream>
 
 #include "lessons/20_pipeline_parallel/alone.h"
@@ -14,7 +15,7 @@ namespace {
 // ---- bytes ----
 
 TransformerConfig model() { return gpt_of_layouts(); }
-// Of each rank, with one block on each, of which only the input is kept.
+// On each rank, with one block per rank, of which only the input is kept.
 std::vector<std::vector<TaskUse>> uses_of(const Schedule& s) {
   std::vector<std::vector<TaskUse>> all(size_t(s.ranks()));
   const LayoutSetting set{.name = "", .model = model(), .sequences = 2 * s.micro_batches};
@@ -49,7 +50,7 @@ TEST(L20_PipelineBytes, ABackwardPassLeavesNothingOfItsMicroBatch) {
   const auto all = uses_of(s);
   for (size_t rank = 0; rank < 3; ++rank)  // the last rank keeps the losses
     for (size_t i = 2; i + 3 < 8;
-         ++i)  // the first backward pass allocates the gradients; the last task has none next
+         ++i)  // the first backward pass allocates the gradients; the last task has no next one
       EXPECT_EQ(all[rank][i].before, all[rank][i + 2].before) << "rank " << rank << ", task " << i;
 }
 
@@ -78,7 +79,7 @@ TEST(L20_PlanTimes, TheSlowestRankEndsTheStepWhicheverItIs) {
 
 TEST(L20_PlanTimes, AMessageTakesTheTimeOfItsBytesNotOfItsBuffer) {
   TransformerConfig c = gpt_of_layouts();
-  c.channels = 20;  // 640 bytes; the allocator takes 1024
+  c.channels = 20;  // 640 bytes; the allocator's block has 1024
   PlanSetting set = plan_setting({.pipeline = 2}, 2, c);
   set.sequences = 1, set.network = {.name = "", .source = "", .link = {.latency = 0, .bandwidth = 640}};
   const std::vector<RankUse> uses = measure_ranks(set);

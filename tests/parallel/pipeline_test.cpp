@@ -1,4 +1,5 @@
-// Pipeline parallelism (src/parallel/pipeline.h): gradients of every schedule, to the bit.
+// Pipeline parallelism (src/parallel/pipeline.h): gradients of every schedule are bitwise equal to those of
+// one device.
 #include "src/parallel/pipeline.h"
 
 #include "src/parallel/comm/cluster.h"
@@ -26,8 +27,8 @@ void collect(const Transformer& model, Gradients& all) {
   for (const Parameter& p : model.parameters) all[p.name] = to_host<double>(p.leaf.grad);
 }
 
-// One device, the micro-batches one after the other. The head has a buffer of its own for the gradient of a
-// tied embedding, which is added in the end.
+// One device, one micro-batch after the other. The head has a separate buffer for the gradient of a tied
+// embedding, which is added in the end.
 Gradients accumulated(const TransformerConfig& c, const std::vector<TextBatch>& batches, double& loss) {
   Context context("cpu", 7);
   Transformer body(c, Allocate::Now, {.ranges = {{0, c.layers}}, .head = false}),
@@ -83,7 +84,7 @@ TEST(L20_Pipeline, GradientsOfEverySchedule) {
         for (const Schedule& s : {interleaved(p, m, v), gpipe(p, m)}) {
           if (s.chunks != p * v) continue;
           const Gradients all = pipelined(c, batches, s, ends, loss);
-          if (p == 1) continue;  // has one buffer
+          if (p == 1) continue;  // one rank has one buffer
           EXPECT_EQ(loss, expected_loss) << p << " ranks, " << v;
           EXPECT_EQ(all, expected) << p << " ranks, " << v << " chunks each, " << m << " micro-batches";
         }

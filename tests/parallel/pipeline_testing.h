@@ -11,7 +11,7 @@
 
 namespace gradus {
 
-using GradientsOf = std::map<std::string, std::vector<double>>;  // of each parameter
+using GradientsOf = std::map<std::string, std::vector<double>>;  // by parameter
 
 inline TransformerConfig small_gpt(int64_t layers = 4, double dropout = 0.1) {
   return {.vocab = 19, .context = 6, .layers = layers, .heads = 2, .channels = 8, .dropout = dropout};
@@ -22,7 +22,7 @@ inline TransformerConfig small_neox(int64_t layers = 4, double dropout = 0.1) {
   return c;
 }
 
-// m micro-batches of B sequences, the first of which is number `first` of the step.
+// m micro-batches of B sequences; the first one has number `first` in the step.
 inline std::vector<TextBatch> random_micro_batches(const TransformerConfig& c, int64_t m, int64_t B = 2,
                                                    uint64_t seed = 11, int64_t first = 0) {
   std::vector<TextBatch> all;
@@ -49,8 +49,8 @@ struct PipelineReference {
   double loss = 0;
   GradientsOf gradients;
 };
-// One device, the micro-batches one after the other. The head has a buffer of its own for the gradient of a
-// tied embedding, which is added in the end.
+// One device, one micro-batch after the other. The head has a separate buffer for the gradient of a tied
+// embedding, which is added in the end.
 inline PipelineReference on_one_device(const TransformerConfig& c, const std::vector<TextBatch>& batches,
                                        int64_t targets, const std::string& device = "cpu") {
   Context context(device, 7);
@@ -74,7 +74,7 @@ inline PipelineReference on_one_device(const TransformerConfig& c, const std::ve
   return result;
 }
 
-// A rank's part of a model, with its first values, and its pipeline.
+// A rank's part of a model, with its initial weights, and its pipeline.
 struct PipelinePart {
   Transformer model;
   Pipeline pipeline;
@@ -85,7 +85,7 @@ struct PipelinePart {
   }
 };
 
-// That this rank has these gradients, and the last one this loss, to the bit.
+// Checks that this rank has these gradients, and the last rank this loss, bitwise.
 inline void expect_part(const Comm& comm, const Transformer& model, double loss,
                         const PipelineReference& expected, const std::string& what) {
   const std::string rank = what + ", rank " + std::to_string(comm.rank());

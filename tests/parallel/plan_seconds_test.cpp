@@ -12,7 +12,7 @@ const Network kNodes{.name = "",
                      .per_node = 2,
                      .between = kNetwork.link};
 
-// The third step's.
+// The seconds of the third step.
 double measured_seconds(const PlanSetting& set, const Schedule& schedule) {
   std::vector<double> before(size_t(set.layout.ranks())), end = before;
   run_cluster(
@@ -43,7 +43,7 @@ double measured_seconds(const PlanSetting& set, const Schedule& schedule) {
   return *std::max_element(end.begin(), end.end()) - *std::max_element(before.begin(), before.end());
 }
 
-// Sets of many layouts: 2 sequences in a micro-batch, 4 of these.
+// Settings of many layouts: 2 sequences per micro-batch, 4 micro-batches.
 std::vector<PlanSetting> all_settings_of(const Network& network, bool free) {
   std::vector<PlanSetting> all;
   for (const int64_t p : {1, 2, 4})
@@ -96,19 +96,19 @@ TEST(L20_PlanSeconds, AreAtMostThoseOfARealStepWithANetworkAndNotMuchLess) {
     if (set.layout.ranks() % kNodes.per_node == 0) all.push_back(set);
   for (const PlanSetting& set : all) {
     const double ratio = plan_of(set).seconds / measured_seconds(set, usual_schedule(set));
-    EXPECT_LE(ratio, 1 + 1e-9) << text_of(set) << ": the plan is no lower bound";
+    EXPECT_LE(ratio, 1 + 1e-9) << text_of(set) << ": the plan is not a lower bound";
     EXPECT_TRUE(set.layout.pipeline > 1 || std::abs(ratio - 1) <= 1e-9) << text_of(set) << ratio;
-    // Between those nodes messages take longer than tasks, and wait for each other.
+    // Between these nodes messages take longer than tasks, and delay each other.
     if (set.network.per_node == 0) least = std::min(least, ratio);
   }
   std::printf("plan / measured seconds, least: %.3f\n", least);
   EXPECT_GE(least,
-            0.85);  // what 4 ranks with 2 chunks each, and 2 tensor ranks, wait for each other's messages
+            0.85);  // because 4 ranks with 2 chunks each, and 2 tensor ranks, wait for each other's messages
 }
 
-// Between nodes a message takes longer than within one: each is given the time of its own link. Stages that
-// take as long wait for messages in every micro-batch; where these take less than tasks they do not wait for
-// each other, and the plan is exact.
+// Messages between nodes take longer than within a node: each must be given the time of its own link. Stages
+// with equal times wait for messages in every micro-batch; if these take less time than tasks, they do not
+// delay each other, and the plan is exact.
 TEST(L20_PlanSeconds, EachBoundaryHasItsOwnLink) {
   for (const int64_t per_node : {1, 2, 4})
     for (const Layout& layout : {Layout{4, 1, 1, 1}, Layout{2, 2, 1, 1}}) {
@@ -129,7 +129,7 @@ TEST(L20_PlanSeconds, EachBoundaryHasItsOwnLink) {
     }
 }
 
-// Measured with all micro-batches, ranks use what the plan says and the step takes as long as a real one.
+// If all micro-batches are measured, ranks use what the plan says, and the step takes as long as a real one.
 TEST(L20_PlanSeconds, AWholeStepIsMeasuredToo) {
   for (const PlanSetting& set : all_settings_of(kNetwork, false)) {
     const Schedule schedule = usual_schedule(set);
@@ -145,7 +145,7 @@ TEST(L20_PlanSeconds, AWholeStepIsMeasuredToo) {
   }
 }
 
-// Ranks that compute alike wait for (p - 1) / (m v + p - 1) of the time, and for the head's part besides.
+// Ranks with equal times wait for (p - 1) / (m v + p - 1) of the time, and in addition for the head.
 TEST(L20_PlanSeconds, TheBubbleIsThePublishedOneWhereChunksTakeAsLong) {
   PlanSetting set = plan_setting({4, 1, 1, 1}, 8);
   set.model.layers = 64, set.model.channels = 128, set.model.context = 64, set.model.vocab = 2;
@@ -158,7 +158,7 @@ TEST(L20_PlanSeconds, TheBubbleIsThePublishedOneWhereChunksTakeAsLong) {
 
 TEST(L20_PlanSeconds, WithoutAMachineComputingTakesNoTime) {
   PlanSetting set = plan_setting({2, 1, 1, 1});
-  EXPECT_LT(plan_of(set).seconds, 1e-20);  // a link without a name carries 1e30 bytes per second
+  EXPECT_LT(plan_of(set).seconds, 1e-20);  // a link without a name has 1e30 bytes per second
   set.network = kNetwork;
   const Plan plan = plan_of(set);
   EXPECT_GT(plan.seconds, 2 * kNetwork.link.latency);
@@ -190,7 +190,7 @@ TEST(L20_PlanSeconds, WhatCannotRunIsRefused) {
   EXPECT_NE(refusal([&] { plan_of(set, interleaved(2, 4, 2), uses); }), "") << "2 chunks per rank";
 }
 
-// Planning leaves the caller's context as it was, and needs none.
+// Planning does not change the caller's context, and does not need one.
 TEST(L20_PlanSeconds, MeasuringDoesNotTouchTheCurrentContext) {
   const PlanSetting set = plan_setting({2, 1, 1, 1});
   const std::vector<int64_t> peaks = plan_of(set).peaks;

@@ -1,4 +1,4 @@
-// Plans of layouts (src/parallel/plan.h): peaks to the byte, measured on devices that compute and on meta.
+// Plans of layouts (src/parallel/plan.h): exact peaks, measured on devices that compute and on meta.
 #include "tests/parallel/plan_testing.h"
 
 namespace gradus {
@@ -135,8 +135,8 @@ TEST(L20_PlanPeaks, OnEmu) {
   expect_peaks({.name = "emu", .set = set, .devices = {"emu"}});
 }
 
-// Where tensors have 1 MiB or more, a block of the allocator may be larger than what was asked for, depending
-// on what was there before; so not to the byte.
+// With tensors of 1 MiB or more, the allocator's block may be larger than requested, depending on earlier
+// blocks, so the peak is not exact.
 TEST(L20_PlanPeaks, OfALargeModelWithinHalfAPerCent) {
   for (const Layout& l : {Layout{4, 1, 2, 1}, Layout{2, 2, 1, 1}, Layout{1, 1, 4, 1}})
     for (const char* recipe : {"fp32", "mixed"}) {

@@ -1,4 +1,4 @@
-// For tests of plans: what a real run of a layout needs.
+// For tests of plans: the needs of a real run of a layout.
 #pragma once
 #include "src/parallel/plan.h"
 #include "tests/parallel/layout_testing.h"
@@ -10,7 +10,7 @@ inline Schedule usual_schedule(const PlanSetting& set) {
                                  : one_forward_one_backward(set.layout.pipeline, set.micro_batches);
 }
 
-// The peaks of some steps, from the rank's first byte on.
+// The peaks of some steps, including the rank's first allocations.
 inline std::vector<Usage> measured_peaks(const PlanSetting& set, const Schedule& schedule, const char* device,
                                          int64_t steps = 2) {
   std::vector<Usage> peaks(size_t(set.layout.ranks()));

@@ -1,4 +1,4 @@
-// A random program, played by one rank: each byte against the reference.
+// Plays a random program on one rank, and compares each byte with the reference.
 #pragma once
 #include <gtest/gtest.h>
 

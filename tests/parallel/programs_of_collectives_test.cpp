@@ -1,6 +1,6 @@
 // Random programs of collectives and messages, of all ranks and of overlapping groups, on views of larger
-// tensors, several works in flight: each byte against a reference, and what was sent against the ring's
-// formulas.
+// tensors, with several calls in flight: each byte is compared with a reference, and the amounts sent with
+// the ring's formulas.
 #include <gtest/gtest.h>
 
 #include "src/parallel/comm/cluster.h"
@@ -9,9 +9,9 @@
 namespace gradus {
 namespace {
 
-// What a rank sends in an op: in a sum the parts that others own, in a gathering its own part to each other
+// What a rank sends in an op: in a sum the parts that others own, in a gather its own part to each other
 // rank, so with equal parts (N-1)/N of the elements each way; a broadcast is passed on from the root by all
-// but the last. N-1 messages each way, of a broadcast one; none for a barrier.
+// ranks but the last. N-1 messages each way, one for a broadcast, none for a barrier.
 Sent sent(const Op& op, int64_t rank, const Ranks& members) {
   const int64_t ranks = op.ranks, mine = place_in(members, rank);
   if (mine == ranks) return {};
@@ -66,7 +66,7 @@ void expect_program(const char* device, uint64_t number, const std::vector<int64
 const std::vector<int64_t> kSmall{0, 1, 2, 3, 5, 7, 12, 16, 33, 61, 64, 100, 255};
 const std::vector<int64_t> kLarge{65'536, 65'537, 65'535, 131'075};
 
-// Large ones are made in pieces.
+// Large tensors are summed in pieces.
 TEST(L17_ProgramsOfCollectives, EachByteIsAsComputedOnTheHost) {
   const struct {
     const char* device;

@@ -1,5 +1,5 @@
-// Random programs for the ranks of a cluster, good ones: every wait ends. They say what is begun and waited
-// for, and in which order; what the calls carry is up to the test.
+// Random programs for the ranks of a cluster, without deadlocks: every wait ends. They say which calls are
+// begun and waited for, and in which order; the test chooses the data.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace gradus {
 
-// A call: of all ranks, or one rank's side of a message.
+// A call: a collective, or one rank's side of a message.
 struct Op {
   enum class What : uint8_t {
     AllReduce,
@@ -27,12 +27,12 @@ struct Op {
   };
   What what = What::Barrier;
   DType dtype = DType::F32;
-  int64_t n = 0;      // elements; where there are parts and a whole, of a part
+  int64_t n = 0;      // elements; if there are parts and a whole: elements per part
   int64_t other = 0;  // the root, or the other rank of a message
-  int64_t rank = -1;  // whose it is; -1: of all of the group
-  int64_t pair = -1;  // the message's other side
+  int64_t rank = -1;  // the rank of one side of a message; -1: a collective of the group
+  int64_t pair = -1;  // the op of the message's other side
   int64_t tag = 0;
-  size_t group = 0;   // of the program's
+  size_t group = 0;   // index of the program's group
   int64_t ranks = 1;  // of the group
   bool is_message() const { return what == What::Send || what == What::Recv; }
   bool reduces() const {
@@ -41,7 +41,7 @@ struct Op {
   int64_t x_numel() const { return what == What::ReduceScatter ? n * ranks : n; }
   int64_t y_numel() const { return what == What::AllGather ? n * ranks : n; }
   bool has_y() const { return what == What::ReduceScatter || what == What::AllGather; }
-  int64_t numel() const { return std::max(x_numel(), y_numel()); }  // what the offers' texts call so
+  int64_t numel() const { return std::max(x_numel(), y_numel()); }  // the number in the offers' texts
 };
 
 inline const char* offer_name(Op::What what) {
@@ -50,19 +50,19 @@ inline const char* offer_name(Op::What what) {
   return names[int(what)];
 }
 
-struct Act {  // of one rank
+struct Act {  // by one rank
   int64_t op;
-  bool waits;  // for what was begun; a barrier is not waited for, it waits itself
+  bool waits;  // for the op; a barrier is not waited for, it waits itself
 };
 
 using Ranks = std::vector<int64_t>;  // of the run, in order
 
 struct Program {
   int64_t ranks = 1;
-  // How they are split, before anything else: into which group each rank comes. The group 0 is all ranks.
+  // How all ranks are split first: the group of each rank. Group 0 has all ranks.
   std::vector<std::vector<size_t>> splits;
   std::vector<Ranks> groups;
-  std::vector<Op> ops;  // in the order in which they are begun
+  std::vector<Op> ops;  // in the order in which they begin
   std::vector<std::vector<Act>> acts;
 };
 
@@ -70,13 +70,13 @@ inline int64_t place_in(const Ranks& ranks, int64_t rank) {
   return std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
 }
 
-// A rank's Comms, by group; of those that it is not in, nothing.
+// A rank's Comms, by group; nullptr for groups that it is not in.
 class Comms {
  public:
   Comms(Comm& all, const Program& p) : all_(all), parts_(p.groups.size()) {
     for (size_t s = 0; s < p.splits.size(); ++s) {
       const size_t group = p.splits[s][size_t(all.rank())];
-      parts_[group] = all.split("split " + std::to_string(s), int64_t(group) * 3);  // whatever the colour
+      parts_[group] = all.split("split " + std::to_string(s), int64_t(group) * 3);  // any colour
     }
   }
   Comm& of(const Op& op) { return op.group == 0 ? all_ : *parts_[op.group]; }
@@ -116,7 +116,7 @@ inline DType random_dtype(Rng& rng, bool reduces) {
   return all[rng.below(reduces ? 3 : 8)];
 }
 
-// Why there is no deadlock: a wait comes, in the order of the whole program, after every begin that it needs,
+// Why there is no deadlock: in the order of the whole program, a wait comes after every begin that it needs,
 // so the rank that is furthest behind can always go on.
 class ProgramMaker {
  public:
@@ -194,8 +194,8 @@ class ProgramMaker {
     add_side({group, members[from], members[to], tag}, rng_.below(2) == 0);
   }
 
-  // The sender's or the receiver's side: the other side of the oldest that lacks it, or that of a new
-  // message.
+  // The sender's or the receiver's side: the other side of the oldest message that lacks it, or one side of a
+  // new message.
   void add_side(const Way& way, bool send) {
     std::deque<int64_t>& open = open_[way];
     Op op;
@@ -224,7 +224,7 @@ class ProgramMaker {
     if (op.what != Op::What::Barrier) flying_[size_t(rank)].push_back(id);
   }
 
-  // False if nothing that it could wait for flies.
+  // Returns false if no call that it could wait for is in flight.
   bool wait_for_one(size_t rank) {
     std::vector<size_t> can;
     for (size_t i = 0; i < flying_[rank].size(); ++i) {
@@ -242,8 +242,8 @@ class ProgramMaker {
   std::vector<int64_t> sizes_;
   bool messages_;
   Program program_;
-  std::vector<std::vector<int64_t>> flying_;  // of each rank, what is not waited for
-  std::map<Way, std::deque<int64_t>> open_;   // of each way, sides without the other
+  std::vector<std::vector<int64_t>> flying_;  // by rank: calls that are not waited for yet
+  std::map<Way, std::deque<int64_t>> open_;   // by way: sides without the other side
 };
 
 }  // namespace gradus

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kT = 12, kC = 5;
 DividedTokens tokens(const OnRanks& set, int64_t C = kC) { return {set.B, kT, C, set.ranks}; }
-// What a rank has: the whole, or a part; the same on all ranks, or different.
+// What a rank has: the whole or a part; the same on all ranks or different on each.
 enum Stream : uint64_t { X = 100, Dy = 200, B = 300, W = 400 };
 Values whole(const OnRanks& set, uint64_t stream, int64_t C = kC) {
   return whole_numbers(tokens(set, C).numel(), stream, set.t);
@@ -15,7 +15,7 @@ Values whole(const OnRanks& set, uint64_t stream, int64_t C = kC) {
 Values part(const OnRanks& set, uint64_t stream, int64_t C = kC) {
   return whole_numbers(tokens(set, C).numel() / set.ranks, stream, set.t);
 }
-// The value of `whole` or `part` that each rank has of its own.
+// The value of `whole` or `part` that each rank has.
 auto of_each(Values (*f)(const OnRanks&, uint64_t, int64_t), const OnRanks& set, uint64_t stream,
              int64_t C = kC) {
   return [=](int64_t rank) { return f(set, stream + uint64_t(rank), C); };
@@ -33,7 +33,7 @@ TEST(L19_RankOps, CopyToRanksSumsGradients) {
   });
 }
 
-// With a bias, and without one: then bias is empty.
+// With and without a bias; without one, bias is empty.
 std::vector<RankInput> with_bias(const Shape& shape, const Values& x, const Values& bias) {
   std::vector<RankInput> in{{shape, x}};
   if (!bias.empty()) in.push_back({{int64_t(bias.size())}, bias});
@@ -109,7 +109,7 @@ TEST(L19_RankOps, WholeTokensTakesItsPartOfTheGradient) {
   });
 }
 
-// y = x W^T, of rows of K, and what the gradients are.
+// y = x W^T for rows of K elements, and its gradients.
 Values product(const Values& x, const Values& w, int64_t K) {
   const size_t k = size_t(K), rows = x.size() / k, out = w.size() / k;
   Values y(rows * out);
@@ -126,7 +126,7 @@ Values transposed(const Values& x, int64_t columns) {
   return y;
 }
 
-// Each rank has a weight of its own: rows of the whole.
+// Each rank has a different weight: rows of the whole.
 TEST(L19_RankOps, GatheredLinearIsLinearOfGatheredTokens) {
   constexpr int64_t kOut = 3;
   for (const bool biased : {false, true})
@@ -153,8 +153,8 @@ TEST(L19_RankOps, GatheredLinearIsLinearOfGatheredTokens) {
         });
 }
 
-// Backward passes that nobody wants send nothing; forward passes send (t-1)/t elements for each scatter or
-// gather, an all-reduce twice that.
+// Unwanted backward passes send nothing; forward passes send (t-1)/t elements for each scatter or gather, and
+// an all-reduce twice that.
 TEST(L19_RankOps, ElementsSent) {
   for (const char* device : {"cpu", "meta"})
     for (const int64_t ranks : {1, 2, 3, 4})
@@ -198,7 +198,8 @@ TEST(L19_RankOps, ElementsSent) {
       });
 }
 
-// gathered_linear keeps x, and gathers it again in backward for the weight; alone it gathers once.
+// gathered_linear keeps x, and gathers it a second time in backward for the weight's gradient; without one it
+// gathers once.
 TEST(L19_RankOps, GatheredLinearKeepsThePartAndGathersAgain) {
   for (const int64_t ranks : {1, 2, 4})
     run_cluster({.ranks = ranks, .device = "meta"}, [&](Comm& comm) {
@@ -222,7 +223,7 @@ TEST(L19_RankOps, GatheredLinearKeepsThePartAndGathersAgain) {
     });
 }
 
-// Also where a variable is the only one that refers to it.
+// Also if a variable is the only reference to the input.
 TEST(L19_RankOps, TheirInputIsNotWrittenTo) {
   run_cluster({.ranks = 2}, [](Comm& comm) {
     const std::pair<const char*, std::function<Tensor(const Tensor&)>> ops[] = {

@@ -43,7 +43,7 @@ inline Values times(Values a, double factor) {
   for (double& x : a) x *= factor;
   return a;
 }
-// The sum of what f gives for each rank.
+// The sum of f over the ranks.
 inline Values sum_of(int64_t ranks, const std::function<Values(int64_t rank)>& f) {
   Values all = f(0);
   for (int64_t r = 1; r < ranks; ++r) all = plus(all, f(r));
@@ -87,7 +87,7 @@ struct RankInput {
   Shape shape;
   Values values;
 };
-// An op on one rank, and what its formula gives for the upstream gradient dy.
+// An op on one rank, and the gradients that its formula gives for dy.
 struct RankOp {
   std::vector<RankInput> inputs;
   std::function<Tensor(In)> f;
@@ -96,11 +96,11 @@ struct RankOp {
 };
 
 // How the op is used: alone; or on the output of a different op, with its result added to a parameter, and
-// with the same input read by a product. Then whatever it writes to its input, or to the gradient that it
-// shares with the addition, is noticed.
+// with the same input read by a product. Then the test notices if it writes to its input, or to the gradient
+// that it shares with the addition.
 enum class Use { Alone, AmongOthers };
 
-// y and every gradient, added up over two backward passes, for each subset of inputs that train.
+// y and every gradient, summed over two backward passes, for each subset of inputs that train.
 inline void expect_rank_op(const RankOp& op, DType t, const std::string& what, double error = 0) {
   const auto near = [&](const Values& got, const Values& expected, const std::string& of) {
     ASSERT_EQ(got.size(), expected.size()) << what << ": " << of;

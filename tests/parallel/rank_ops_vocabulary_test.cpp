@@ -120,7 +120,7 @@ TEST(L19_RankOps, CrossEntropyOfPartIsCrossEntropy) {
   }
 }
 
-// exp(1000) is infinite: the maximum over all ranks is subtracted, and where it is on a different rank this
+// exp(1000) is infinite, so the maximum over all ranks is subtracted; if it is on a different rank, this
 // rank's sum may be 0.
 TEST(L19_RankOps, CrossEntropyOfPartOfLargeLogits) {
   for (const int64_t ranks : {1, 2, 4})
@@ -146,7 +146,7 @@ TEST(L19_RankOps, CrossEntropyOfPartWithoutATargetThatCounts) {
   });
 }
 
-// "Of each row a maximum and two sums travel": three all-reduces of B T numbers. Nothing in backward.
+// "They send a maximum and two sums per row": three all-reduces of B T numbers. Nothing in backward.
 TEST(L19_RankOps, ElementsSentForTheVocabulary) {
   for (const char* device : {"cpu", "meta"})
     for (const int64_t ranks : {1, 2, 4})
@@ -178,7 +178,7 @@ TEST(L19_RankOps, ElementsSentForTheVocabulary) {
       });
 }
 
-// The sentence of the plain op on each rank; afterwards the ranks compute.
+// The plain op's message on each rank; afterwards the ranks compute.
 TEST(L19_RankOps, TokensOutsideTheVocabularyAreRefused) {
   for (const int32_t wrong : {-2, int32_t(kV), 1000}) {
     std::string of_target;
@@ -201,14 +201,14 @@ TEST(L19_RankOps, TokensOutsideTheVocabularyAreRefused) {
         EXPECT_EQ(to_host<double>(embedding_of_part(comm, table, kV, right)), Values(4 * kC, 1));
       });
   }
-  run_cluster({.ranks = 2}, [&](Comm& comm) {  // -1 is no token, only a target that does not count
+  run_cluster({.ranks = 2}, [&](Comm& comm) {  // -1 is not a token, only a target that does not count
     const Tensor table = tensor_of(Values(size_t(part_of(kV, comm.rank(), 2).count * kC), 1),
                                    {part_of(kV, comm.rank(), 2).count, kC});
     EXPECT_NE(refusal([&] { embedding_of_part(comm, table, kV, ids_of({0, -1}, {2})); }), "");
   });
 }
 
-// On one device, too: whatever marks the rows that a different rank has is no id of a user's.
+// Also on one device: the mark of rows that a different rank has is not an id that users can give.
 TEST(L19_RankOps, NegativeIdsAreRefusedByThePlainEmbedding) {
   Context context;
   const Tensor table = tensor_of(Values(kV * kC, 1), {kV, kC});
@@ -216,7 +216,7 @@ TEST(L19_RankOps, NegativeIdsAreRefusedByThePlainEmbedding) {
     expect_refused(std::to_string(wrong), [&] { embedding(table, ids_of({0, wrong}, {2})); });
 }
 
-// A table or logits that are not this rank's part; targets, count of a different shape or dtype.
+// A table or logits that are not this rank's part; targets or count with a different shape or dtype.
 TEST(L19_RankOps, ShapesThatDoNotFitTheVocabulary) {
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     const int64_t own = part_of(kV, comm.rank(), 2).count;

@@ -11,8 +11,8 @@ void expect_no_error(const std::string& what, const ClusterArgs& args,
                      const std::function<void(Comm&)>& body) {
   EXPECT_EQ(refusal([&] { run_cluster(args, body); }), "") << what;
 }
-// Every rank runs out of memory at the same place, somewhere in the ring. With memory the ring is then run
-// on different numbers: no message of the pass before may arrive in it, or be left.
+// Every rank runs out of memory at the same place, somewhere in the ring. Then, with enough memory, the ring
+// runs on different numbers: no message of the failed pass may arrive in it or be left over.
 TEST(L19_RingAttention, IsRunAgainAfterAnErrorInside) {
   const int64_t B = 1, T = 256, heads = 3, C = 12, budget = 24 << 20;
   const Values all = normal_numbers(B * T * 3 * C, 1), all_dy = normal_numbers(B * T * C, 2);
@@ -37,7 +37,7 @@ TEST(L19_RingAttention, IsRunAgainAfterAnErrorInside) {
             attach(qkv, leaf, "qkv"), attach(before, of_before, "before");
             const Tensor dy = tensor_of(own(all_dy, C), {B, T / 2, C});
             Tensor warm(current().device, {2}, DType::F32, Kind::Other, "x");
-            comm.all_reduce(warm)->wait();  // it allocates what sums need
+            comm.all_reduce(warm)->wait();  // allocates what sums need
             // Takes all memory but `holes` pieces of 12 KiB.
             const auto fill = [&] {
               const auto take = [](int64_t bytes) {

@@ -29,7 +29,7 @@ TEST(L19_RingAttention, ZigzagHasEachTokenOnce) {
     expect_refused(std::to_string(T), [&] { zigzag(T, 0, ranks); });
 }
 
-// Every pair of query and key is met once; with a causal mask those whose key is not later.
+// Every pair of query and key is met once; with a causal mask, only pairs whose key is not later.
 TEST(L19_RingAttention, ChunkPairsMeetEachPairOnce) {
   for (const Mask mask : {Mask::Causal, Mask::None})
     for (int64_t ranks = 1; ranks <= 9; ++ranks) {
@@ -50,7 +50,7 @@ TEST(L19_RingAttention, ChunkPairsMeetEachPairOnce) {
     }
 }
 
-// All ranks have the same number of pairs at every step of the ring, whichever way it goes round.
+// All ranks have the same number of pairs at every step of the ring, in whichever direction it goes.
 TEST(L19_RingAttention, PairsAreBalancedAtEveryStep) {
   for (const Mask mask : {Mask::Causal, Mask::None})
     for (int64_t ranks = 1; ranks <= 9; ++ranks)

@@ -22,7 +22,7 @@ Attention flash(const RingSetting& set, DType t) {
                 normal_numbers(set.B * set.T * C, 2),
                 [&](const Tensor& x) { return attention_flash(x, set.heads, set.mask, 0); });
 }
-// Of a (B,T,columns) that is on one device what each rank has.
+// A rank's part of a (B,T,columns) that is on one device.
 using Own = std::function<Values(const Values& x, int64_t columns)>;
 void on_ranks(const RingSetting& set,
               const std::function<void(const Attention&, const Own&, const std::string& what)>& f) {
@@ -91,7 +91,7 @@ TEST(L19_RingAttention, OnTheEmulatedGpu) {
                       t == DType::F32 ? 4e-6 : 0.04);
 }
 
-// Keys may come in any order. Without ranks: a rank's queries meet the keys of all.
+// Keys may come in any order. Without communication: a rank's queries meet the keys of all ranks.
 TEST(L19_RingAttention, MeetingsInAnyOrder) {
   const int64_t B = 2, T = 24, heads = 3, C = 12, ranks = 4;
   const Values all = normal_numbers(B * T * 3 * C, 1), all_dy = normal_numbers(B * T * C, 2);
@@ -128,8 +128,8 @@ TEST(L19_RingAttention, MeetingsInAnyOrder) {
   }
 }
 
-// Of n = B T C elements on each rank: 2 n (N-1) forward; 2 n (N-1) + 2 n N backward. One rank sends nothing.
-// The tape keeps what attention_flash keeps of as many tokens.
+// With n = B T C elements on each rank: 2 n (N-1) forward; 2 n (N-1) + 2 n N backward. One rank sends
+// nothing. The tape keeps the same as for attention_flash of the same number of tokens.
 TEST(L19_RingAttention, ElementsSentAndBytesKept) {
   for (const std::string device : {"cpu", "meta"})
     for (const DType t : {DType::F32, DType::BF16})
@@ -168,7 +168,8 @@ TEST(L19_RingAttention, ElementsSentAndBytesKept) {
           });
 }
 
-// Two rings at a time: on all ranks and on groups of them, and one's backward after the other's.
+// Two rings at a time: on all ranks and on groups of them, and the backward pass of one after that of the
+// other.
 TEST(L19_RingAttention, TwoRingsAtATime) {
   run_cluster({.ranks = 4}, [](Comm& all) {
     const auto pairs = all.split("pairs", all.rank() % 2);
@@ -199,7 +200,7 @@ TEST(L19_RingAttention, TwoRingsAtATime) {
 TEST(L19_RingAttention, WhatCannotBe) {
   run_cluster({.ranks = 2}, [](Comm& comm) {
     const auto of = [](const Shape& s) { return tensor_of(normal_numbers(s.numel(), 1), s); };
-    expect_refused("3", [&] { ring_attention(comm, of({2, 3, 36}), 3, Mask::Causal); });  // two chunks each
+    expect_refused("3", [&] { ring_attention(comm, of({2, 3, 36}), 3, Mask::Causal); });  // 2 chunks per rank
     expect_refused("heads", [&] { ring_attention(comm, of({2, 4, 36}), 5, Mask::Causal); });
     expect_refused("36", [&] { ring_attention(comm, of({4, 36}), 3, Mask::Causal); });
     EXPECT_NE(refusal([&] { ring_attention(comm, of({2, 4, 36}), 0, Mask::Causal); }), "");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kNumel = 1000;
 
-// Takes the time of each chunk, and computes nothing.
+// Takes the time of each chunk, without computing anything.
 struct TimedWork : PipelineWork {
   const std::vector<ChunkTimes>& times;
   double& seconds;
@@ -68,7 +68,7 @@ TEST(L20_RunScheduleClock, IsPlaysWhereLinksCostNothing) {
     }
 }
 
-// A message for which its sender, or a task that does not need it, waits would make the step longer.
+// If the sender, or a task that does not need it, waited for a message, the step would take longer.
 TEST(L20_RunScheduleClock, IsPlaysWithMessagesThatTakeLessThanATask) {
   double most = 1;
   for (const Schedule& s : all_schedules())

@@ -1,4 +1,4 @@
-// run_schedule (src/parallel/pipeline.h): each task gets what the right task has sent, as often and in the
+// run_schedule (src/parallel/pipeline.h): each task gets the output of the right task, as often and in the
 // order that the schedule says.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kNumel = 6;
 const Shape kShape{2, 3};
 
-// What a task makes: numbers that say which task it was.
+// The output of a task: numbers that identify the task.
 std::vector<double> made_by(const Task& t) {
   std::vector<double> all;
   for (int64_t i = 0; i < kNumel; ++i)
@@ -27,7 +27,7 @@ std::vector<double> made_by(const Task& t) {
 struct CodedWork : PipelineWork {
   const Schedule& schedule;
   DType dtype;
-  bool always_defined;  // also what nobody needs
+  bool always_defined;  // also outputs that no task needs
   std::function<void(const Task&)> before = [](const Task&) {};
   std::vector<Task> done;
   CodedWork(const Schedule& s, DType t, bool always_defined = false)
@@ -42,7 +42,7 @@ struct CodedWork : PipelineWork {
       EXPECT_EQ(x.shape(), kShape);
       EXPECT_EQ(x.dtype(), dtype);
       Tensor writable = x;
-      copy_from_host(writable, std::vector<double>(size_t(kNumel), -1));  // it is this task's
+      copy_from_host(writable, std::vector<double>(size_t(kNumel), -1));  // the task owns its input
     }
     if (!gives && !always_defined) return {};
     return from_host(current().device, made_by(t), kShape, dtype, Kind::Temporary, "made");
@@ -67,7 +67,7 @@ std::vector<Schedule> schedules_to_run() {
   }
   return all;
 }
-// In a different order, which can run: neighbors in a rank's list change places where that deadlocks nothing.
+// A different order that can run: neighbours in a rank's list are exchanged where this causes no deadlock.
 Schedule reordered(const Schedule& s, Rng& rng) {
   Schedule other = s;
   for (int k = 0; k < 60; ++k) {
@@ -80,7 +80,8 @@ Schedule reordered(const Schedule& s, Rng& rng) {
   return other;
 }
 
-// So many messages a rank sends: of each chunk but the last one forward, of each but the first one backward.
+// The number of messages that a rank sends: one forward per chunk except the last, one backward per chunk
+// except the first.
 int64_t messages_of(const Schedule& s, int64_t rank) {
   int64_t n = 0;
   for (int64_t chunk = rank; chunk < s.chunks; chunk += s.ranks())
@@ -205,10 +206,10 @@ TEST(L20_RunSchedule, WhatAnyTaskThrowsEndsAllRanksAndNamesItsRank) {
             comm.barrier();
           });
         });
-        EXPECT_EQ(inside, 0) << "all that began were unwound";
+        EXPECT_EQ(inside, 0) << "all tasks that began were unwound";
         EXPECT_GT(began, 0);
       }
-  expect_runs(gpipe(2, 2), "cpu", DType::F32, false);  // and the next cluster knows nothing of it
+  expect_runs(gpipe(2, 2), "cpu", DType::F32, false);  // the next cluster is not affected
 }
 
 TEST(L20_RunSchedule, AnOutputOfADifferentSizeOrDtypeIsRefused) {
@@ -234,7 +235,7 @@ TEST(L20_RunSchedule, AnOutputOfADifferentSizeOrDtypeIsRefused) {
               "");
 }
 
-// ---- what each task used ----
+// ---- memory and time of each task ----
 
 struct KeepingWork : PipelineWork {
   int64_t keep, scratch;  // bytes: until the backward pass; within a task
@@ -267,7 +268,7 @@ std::vector<std::vector<TaskUse>> used(const Schedule& s, int64_t keep, int64_t 
   return all;
 }
 
-// Compared with a work that needs nothing, because messages have memory, too.
+// Compared with tasks that need no memory, because messages have memory, too.
 TEST(L20_RunSchedule, UsesSayWhatEachTaskNeededKeptAndTook) {
   constexpr int64_t kKeep = 4096, kScratch = 8192;
   for (const Schedule& s : {gpipe(2, 3), one_forward_one_backward(3, 4), interleaved(2, 4, 2)}) {

@@ -1,4 +1,5 @@
-// Schedules of pipelines (src/parallel/schedule.h): what they cost, and that the checker knows which can run.
+// Schedules of pipelines (src/parallel/schedule.h): what they cost, and that the checker knows which ones can
+// run.
 #include "src/parallel/schedule.h"
 
 #include <gtest/gtest.h>
@@ -56,14 +57,14 @@ TEST(L20_Schedule, PassesInFlightAreThePublishedOnes) {
       }
 }
 
-// What a rank computes does not matter here.
+// The work of a rank does not matter here.
 struct NoWork : PipelineWork {
   Tensor made() const { return {current().device, {1}, DType::F32, Kind::Temporary, "made"}; }
   Tensor forward(int64_t, int64_t, Tensor) override { return made(); }
   Tensor backward(int64_t, int64_t, Tensor) override { return made(); }
 };
 
-// In an order of its own on each rank; a backward pass comes after its forward pass, or nearly always.
+// In a different order on each rank; in most cases a backward pass comes after its forward pass.
 Schedule random_schedule(Rng& rng, int64_t p, int64_t m, int64_t v) {
   Schedule s{p * v, m, {}};
   for (int64_t rank = 0; rank < p; ++rank) {
@@ -107,7 +108,7 @@ TEST(L20_Schedule, TheCheckerSaysExactlyWhichStop) {
   }
   EXPECT_GE(stopped, kSchedules / 3);
   EXPECT_LE(stopped, kSchedules * 9 / 10);
-  std::printf("%d of %d stop\n", int(stopped), int(kSchedules));
+  std::printf("%d of %d cannot run\n", int(stopped), int(kSchedules));
 }
 
 TEST(L20_Schedule, TextAndBack) {
@@ -119,10 +120,10 @@ TEST(L20_Schedule, TextAndBack) {
   }
   EXPECT_EQ(text_of(one_forward_one_backward(2, 2)), "F0 F1 B0 B1\nF0 B0 F1 B1\n");
   EXPECT_EQ(schedule_of_text("# a comment\n\nF0 B0  # more\n\tF0.1 B0.1").of_rank.size(), 2u);
-  expect_refused("'X0' is no task", [] { schedule_of_text("X0"); });
-  expect_refused("'F' is no task", [] { schedule_of_text("F"); });
-  expect_refused("'F1.' is no task", [] { schedule_of_text("F1."); });
-  expect_refused("'F-1' is no task", [] { schedule_of_text("F-1"); });
+  expect_refused("'X0' is not a task", [] { schedule_of_text("X0"); });
+  expect_refused("'F' is not a task", [] { schedule_of_text("F"); });
+  expect_refused("'F1.' is not a task", [] { schedule_of_text("F1."); });
+  expect_refused("'F-1' is not a task", [] { schedule_of_text("F-1"); });
   expect_refused("there is no task", [] { schedule_of_text("# nothing\n"); });
 }
 
@@ -164,7 +165,7 @@ TEST(L20_Schedule, BlocksAreCutSoThatTheLargestCostIsLeast) {
       }
       return most;
     };
-    double best = INFINITY;  // of all ways to cut
+    double best = INFINITY;  // the best of all cuts
     for (uint64_t bits = 0; bits < (1u << (L - 1)); ++bits) {
       std::vector<int64_t> ends;
       for (int64_t l = 1; l < L; ++l)

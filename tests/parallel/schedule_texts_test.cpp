@@ -48,7 +48,7 @@ TEST(L20_ScheduleTexts, EmptyLinesTabsCommentsAndALastLineWithoutItsEndDoNotMatt
 TEST(L20_ScheduleTexts, LinesThatEndAsOnWindowsAreReadOrRefused) {
   const std::string text =
       refusal([] { EXPECT_EQ(schedule_of_text("F0 B0\r\n\r\nF0 B0\r\n").of_rank, gpipe(2, 1).of_rank); });
-  EXPECT_TRUE(text.empty() || text.find("is no task") != std::string::npos) << text;
+  EXPECT_TRUE(text.empty() || text.find("is not a task") != std::string::npos) << text;
 }
 
 TEST(L20_ScheduleTexts, WhatIsNoTaskIsNamed) {
@@ -75,13 +75,13 @@ TEST(L20_ScheduleTexts, WhatIsNoTaskIsNamed) {
                            "F99999999999999999999",
                            "B0.99999999999999999999",
                            "F9223372036854775808"})
-    expect_refused("'" + std::string(word) + "' is no task",
+    expect_refused("'" + std::string(word) + "' is not a task",
                    [&] { schedule_of_text("F0 B0\nF0 " + std::string(word) + " B0\n"); });
   for (const char* text : {"", "\n", "   ", "#", "# F0 B0"})
     expect_refused("there is no task", [&] { schedule_of_text(text); });
 }
 
-// No memory for what is not there.
+// Missing tasks must need no memory.
 TEST(L20_ScheduleTexts, HugeNumbersAreRefusedOrHaveAProblem) {
   for (const char* text :
        {"F1000000000000 B1000000000000\n", "F0.1000000000000 B0.1000000000000\n", "F9223372036854775807\n",
@@ -90,12 +90,12 @@ TEST(L20_ScheduleTexts, HugeNumbersAreRefusedOrHaveAProblem) {
     std::string problem;
     try {
       const Schedule s = schedule_of_text(text);
-      ASSERT_LT(s.chunks, 1 << 20) << text << ": times of so many chunks would be needed";
+      ASSERT_LT(s.chunks, 1 << 20) << text << ": play() would need times of this many chunks";
       problem = play(s, std::vector<ChunkTimes>(size_t(s.chunks))).problem;
     } catch (const Error& e) {
       problem = e.what();
     } catch (const std::exception& e) {
-      ADD_FAILURE() << text << e.what() << ", which is no sentence";
+      ADD_FAILURE() << text << e.what() << ", which is not a message of gradus";
     }
     EXPECT_NE(problem, "") << text;
   }

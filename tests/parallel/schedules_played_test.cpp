@@ -51,7 +51,7 @@ TEST(L20_Schedules, EachRankHasEachTaskOfItsChunksOnce) {
   }
 }
 
-// So gradients are added up in the order of accumulation.
+// Then gradients are added in the order of accumulation.
 TEST(L20_Schedules, MicroBatchesOfAChunkAreInOrderInBothPasses) {
   for (const auto& [name, s] : generated(7, 9))
     for (const std::vector<Task>& list : s.of_rank) {
@@ -169,7 +169,7 @@ TEST(L20_Schedules, GeneratedOnesArePlayedAsSimulatedWithAnyTimesAndLink) {
     }
 }
 
-// Tasks of a generated schedule in a different order, as far as it can run.
+// The tasks of a generated schedule in a different order, as far as it can run.
 TEST(L20_Schedules, ReorderedOnesArePlayedAsSimulated) {
   Rng rng(1, 3);
   int64_t played = 0, stopped = 0;

@@ -1,4 +1,4 @@
-// Sharded training that is saved goes on with any number of ranks.
+// Sharded training that was saved can go on with any number of ranks.
 #include "src/parallel/sharded_file.h"
 
 #include "src/io/save_load.h"
@@ -47,7 +47,7 @@ TEST(L18_ZeroShards, ARankMayOwnNothing) {
 
 struct L18_ZeroSaveLoad : FolderTest {};
 
-// Trains from `from` on, after loading if that is not 0, and saves at the end if there is a `save`.
+// Trains from step `from` on, after loading unless that is 0, and saves at the end if `save` is given.
 Weights train_part(ShardedSetting set, int stage, int64_t from, const std::string& load,
                    const std::string& save, int64_t align = 1) {
   Weights weights;
@@ -74,7 +74,7 @@ TEST_F(L18_ZeroSaveLoad, OnAsManyRanksItIsTheUnbrokenRun) {
   }
 }
 
-// And at once, before any step, the weights are those that were saved, in 16 bits too.
+// And right after loading, before any step, the weights are the saved ones, in 16 bits, too.
 TEST_F(L18_ZeroSaveLoad, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) {
   ShardedSetting set{.ranks = 4, .steps = 3};
   set.model.channels = 40, set.model.precision = precision_recipe("zero");
@@ -106,7 +106,7 @@ TEST_F(L18_ZeroSaveLoad, EveryRankFindsTheFileAndOnlyOwnersSend) {
       EXPECT_TRUE(fs::exists(path("f"))) << "rank " << comm.rank();
       int64_t own = 0;  // weights and two states
       for (const Parameter& p : zero.shards) own += 3 * p.value.numel();
-      // Besides these fp32: lists of tensors in bytes, and to each other rank the size of one, an int64.
+      // In addition to these, in fp32: lists of tensors, in bytes, and one size (int64) to each other rank.
       const int64_t bytes = comm.sent().bytes - before.bytes, n = comm.sent().elements - before.elements;
       EXPECT_EQ((bytes - n - 2 * 7) / 3, stage > 0 && comm.rank() > 0 ? own : 0);
     });
@@ -115,8 +115,8 @@ TEST_F(L18_ZeroSaveLoad, EveryRankFindsTheFileAndOnlyOwnersSend) {
 TEST_F(L18_ZeroSaveLoad, FilesOfOthersAreRefusedAndChangeNothing) {
   const ShardedSetting set{.ranks = 2, .steps = 1};
   ShardedSetting longer = set, later = set;
-  longer.model.layers = 4;   // all tensors of the smaller model are there, and more
-  later.model.context = 17;  // wte.weight, the first, is as it should be, wpe.weight is not
+  longer.model.layers = 4;   // has all tensors of the smaller model, and more
+  later.model.context = 17;  // wte.weight, the first, is right, wpe.weight is not
   train_part(longer, 3, 0, "", path("longer"));
   train_part(later, 3, 0, "", path("later"));
   train_part(set, 3, 0, "", path("saved"));
@@ -150,7 +150,7 @@ TEST_F(L18_ZeroSaveLoad, AnOptimizerOfSomeOfTheShardsIsRefused) {
   EXPECT_EQ(files(), 1);
 }
 
-// Also of a file that fits, loaded where parts begin within blocks.
+// Also for a file that would be right, if the parts begin within blocks when it is loaded.
 TEST_F(L18_ZeroSaveLoad, PartsWithinABlockAreRefusedBeforeAnythingChanges) {
   ShardedSetting set{.ranks = 2, .steps = 1, .make = optimizer_of<AdamW8bit>()};
   set.model.channels = 40;
@@ -169,11 +169,11 @@ TEST_F(L18_ZeroSaveLoad, PartsWithinABlockAreRefusedBeforeAnythingChanges) {
   });
 }
 
-// ---- a file of whole weights: each rank keeps its part, or it is refused and nothing has changed ----
+// ---- a file of whole weights: each rank keeps its part, or the file is rejected and nothing changes ----
 
 struct L18_ZeroWeightsFile : FolderTest {};
 
-// What counts is what is there after an update.
+// Compares the weights after an update.
 TEST_F(L18_ZeroWeightsFile, IsLoadedOrRefused) {
   for (const Precision& precision : {uniform(DType::F32), mixed(DType::BF16)}) {
     ShardedSetting set;
@@ -181,7 +181,7 @@ TEST_F(L18_ZeroWeightsFile, IsLoadedOrRefused) {
     Context context("cpu");
     Transformer whole(set.model);
     whole.initialize(2);
-    for (Parameter& p : whole.parameters) p.master = {};  // saved as what computes
+    for (Parameter& p : whole.parameters) p.master = {};  // saves the weights that compute
     save_weights(path("w"), whole.parameters);
     for (const int stage : {0, 1, 2, 3})
       run_cluster({.ranks = 2, .seed = 3}, [&](Comm& comm) {
@@ -190,7 +190,7 @@ TEST_F(L18_ZeroWeightsFile, IsLoadedOrRefused) {
         const Weights before = weights_of(model);
         zero.end_forward();
         const std::string text = refusal([&] { load_weights(path("w"), model.parameters); });
-        (*zero.shards.shares)->updated();  // what other ranks own
+        (*zero.shards.shares)->updated();  // gathers the other ranks' parts
         EXPECT_EQ(text.empty(), stage < 3 && !precision.master) << text;
         EXPECT_EQ(weights_of(model), text.empty() ? weights_of(whole) : before) << "stage " << stage;
         EXPECT_EQ(text.empty(), text.find("load_sharded()") == std::string::npos) << text;

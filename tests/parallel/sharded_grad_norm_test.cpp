@@ -1,4 +1,4 @@
-// The norm of gradients whose parameters are parts, or copies, on the ranks of some groups.
+// The gradient norm when parameters are shards, or copies, on the ranks of some groups.
 #include "src/parallel/sharded_grad_norm.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ double norm_of(Comm& comm, const std::vector<Comm*>& groups, int64_t cuts, int64
   const double norm = optimizer.scalars().grad_norm;
   optimizer.step(1);
   EXPECT_EQ(to_host<double>(own.find("copy").value)[0], -10.0 * double(stage + 1))
-      << "a copy is updated everywhere";
+      << "every rank must update its copy";
   own.zero_grad();
   EXPECT_FALSE(own.find("cut").leaf.written);
   return norm;
@@ -44,7 +44,7 @@ TEST(L19_ShardedGradNorm, PartsOfAllRanksAndCopiesOnce) {
   run_cluster({.ranks = 3}, [](Comm& comm) {
     EXPECT_EQ(norm_of(comm, {&comm}, 3, 0), float(std::sqrt(2.0 * (1 + 4 + 9) + 100)));
   });
-  // Four ranks, two groups that cut and two stages: each stage has copies of its own.
+  // Four ranks: two groups that divide parameters (cuts), and two stages; each stage has different copies.
   run_cluster({.ranks = 4}, [](Comm& comm) {
     const auto cuts = comm.split("cuts", comm.rank() / 2), stages = comm.split("stages", comm.rank() % 2);
     EXPECT_EQ(norm_of(comm, {cuts.get(), stages.get()}, 2, comm.rank() / 2),
@@ -52,7 +52,7 @@ TEST(L19_ShardedGradNorm, PartsOfAllRanksAndCopiesOnce) {
   });
 }
 
-// The optimizer may be made before, and stay longer.
+// The optimizer may be made earlier, and destroyed later.
 TEST(L19_ShardedGradNorm, IsOfTheOptimizersWhileItLives) {
   run_cluster({.ranks = 2}, [](Comm& comm) {
     Parameters own;

@@ -1,4 +1,4 @@
-// What tests of data parallelism and of ZeRO train, and the reference on one rank that they must equal.
+// The training in tests of data parallelism and of ZeRO, and the reference on one rank that they must equal.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -23,20 +23,20 @@ struct ShardedSetting {
   std::string name = "";
   TransformerConfig model{.vocab = 37, .context = 6, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
   int64_t ranks = 2, micro_batches = 1, first_step = 0, steps = 20;
-  int64_t batch = 24;    // sequences a step: of all ranks and micro-batches
+  int64_t batch = 24;    // sequences per step: of all ranks and micro-batches
   double max_norm = -1;  // -1: no clipping
   std::string device = "cpu";
   std::function<void(Transformer&)> prepare = [](Transformer&) {};
-  // What becomes of a rank's loss, and what looks at the gradients when they are summed and clipped.
+  // Functions of a rank's loss, and of the gradients when they are summed and clipped.
   std::function<Tensor(const Tensor& loss, int64_t step, int64_t rank)> bend = [](const Tensor& loss, int64_t,
                                                                                   int64_t) { return loss; };
   std::function<void(int64_t step, Optimizer&)> before_update = [](int64_t, Optimizer&) {};
   MakeOptimizer make = optimizer_of<AdamW>(AdamWArgs{.weight_decay = 0.1f});
-  // With ZeRO: what gives the first values, in place of an initialization.
+  // With ZeRO: sets the initial weights, instead of an initialization.
   std::function<void(Comm&, Zero&, Optimizer&)> load = {};
 };
 
-using Weights = std::vector<std::vector<double>>;  // of each parameter
+using Weights = std::vector<std::vector<double>>;  // by parameter
 inline Weights weights_of(Parameters& parameters) {
   Weights all;
   for (const Parameter& p : parameters) all.push_back(to_host<double>(p.value));
@@ -53,7 +53,7 @@ inline void expect_weights(Parameters& parameters, const Weights& expected, cons
   }
 }
 
-// The loss of micro-batch `micro` of rank `rank`: its share of the mean over the whole batch.
+// The loss of micro-batch `micro` on rank `rank`: its share of the mean over the whole batch.
 inline Tensor share_of_loss(const ShardedSetting& set, const Transformer& model, int64_t step, int64_t rank,
                             int64_t micro) {
   const int64_t T = set.model.context, count = set.batch / set.ranks / set.micro_batches;
@@ -74,7 +74,7 @@ inline Tensor share_of_loss(const ShardedSetting& set, const Transformer& model,
   return set.bend(model.loss(tensor(ids), tensor(targets), {}, all), step, rank);
 }
 
-// What gradients in their dtype make of such numbers; they stay in the leaves.
+// Changes gradients in their dtype; they stay in the leaves.
 inline std::vector<std::vector<float>> rounded_as_gradients(Transformer& model,
                                                             std::vector<std::vector<float>> x) {
   size_t i = 0;
@@ -87,8 +87,8 @@ inline std::vector<std::vector<float>> rounded_as_gradients(Transformer& model,
 
 enum class Summed : uint8_t { EachStep, EachMicroBatch };
 
-// All ranks' gradients on one device, one after the other, each in a buffer of its own; the buffers are added
-// in rank order, after the last micro-batch or after each, in fp32, and each sum is rounded once.
+// All ranks' gradients on one device, one rank after the other, each in a separate buffer; the buffers are
+// added in rank order, after the last micro-batch or after each, in fp32, and each sum is rounded once.
 inline Weights train_on_one_rank(
     const ShardedSetting& set, Summed summed,
     const std::function<void(Transformer&, Optimizer&)>& inspect = [](Transformer&, Optimizer&) {}) {
@@ -130,7 +130,7 @@ inline Weights train_on_one_rank(
   return weights_of(model);
 }
 
-// A model that is shared out, with its first values.
+// A sharded model with its initial weights.
 struct ShardedTransformer {
   Transformer model;
   Zero zero;
@@ -140,7 +140,7 @@ struct ShardedTransformer {
   }
 };
 
-// What a rank does with ZeRO; `inspect` is called with its end.
+// The training of a rank with ZeRO; calls `inspect` with the final state.
 inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args,
                             const std::function<void(Transformer&, Zero&, Optimizer&)>& inspect) {
   Transformer model(set.model, Allocate::Later);

@@ -1,5 +1,5 @@
-// Parts of weights that are several ranges: cut by columns, or of q, k and v each; saved and loaded on any
-// number of ranks.
+// Parts of weights that consist of several ranges: cut by columns, or within each of q, k and v; saved and
+// loaded on any number of ranks.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -20,7 +20,7 @@ Values numbers(int64_t n, double first, double step = 0.5) {
   return v;
 }
 
-// What each element of a shard is, of a whole whose elements are their own numbers.
+// The elements of a shard of a whole whose elements are their own indices.
 Values places(const Shard& s) {
   Values all(size_t(s.whole.numel()));
   std::iota(all.begin(), all.end(), 0.0);
@@ -61,7 +61,7 @@ TEST(L19_Shard, ElementsOfRowsOfColumnsAndOfPartsOfThem) {
     expect_refused("shard: ", f);
 }
 
-// Three weights: one cut by columns, one of q, k and v each, and a bias that every rank has.
+// Three weights: one cut by columns, one within each of q, k and v, and a bias that every rank has.
 const Shape kColumns{5, 12}, kQkv{18, 4}, kBias{5};
 struct Cut {
   Parameters parameters;
@@ -131,9 +131,9 @@ TEST_F(L19_ShardedFile, CutOverThreeRanksItIsTheFileOfOne) {
   Cut whole(0, 1, "mixed"), part(0, 2, "mixed");
   AdamW optimizer(whole.parameters), of_part(part.parameters);
   load_training(path("three"), whole.parameters, optimizer);
-  expect_refused("of 'columns' this rank has a part; save_sharded()",
+  expect_refused("this rank has only a part of 'columns'; use save_sharded()",
                  [&] { save_training(path("f"), part.parameters, of_part); });
-  expect_refused("this rank has a part", [&] { load_weights(path("three"), part.parameters); });
+  expect_refused("this rank has only a part", [&] { load_weights(path("three"), part.parameters); });
 }
 
 TEST_F(L19_ShardedFile, ScalesOfBlocksGoWithTheirParts) {
@@ -199,7 +199,7 @@ TEST_F(L19_ShardedFile, WhatIsMissingTwiceOrOfOthersIsRefused) {
   says(3, 2, "2 of 'w' [3,5]");
   says(1, 4, "1 of 'w' [3,5]");
   says(2, 2, "4 of 'w' [3,5]");
-  says(1, 3, "1 of 'w' [3,5]");  // as many elements as there are to be
+  says(1, 3, "1 of 'w' [3,5]");  // as many elements as required
   const auto unlike = [&](const Shape& shape, DType t) {
     return refusal([&] {
       run_cluster({.ranks = 2}, [&](Comm& comm) {

@@ -1,4 +1,4 @@
-// Models of all kinds on ranks (src/parallel/tensor_parallel.h): losses, all gradients, their norm and the
+// All kinds of models on ranks (src/parallel/tensor_parallel.h): losses, all gradients, their norm and the
 // weights after a step are those of one device.
 #include "src/nn/kv_cache.h"
 #include "tests/parallel/tensor_parallel_model.h"
@@ -91,8 +91,8 @@ TEST(L19_TensorParallel, CheckpointedSegments) {
 }
 
 // Values are rounded in different places than on one device, to 8 bits of mantissa in bf16. One rank rounds
-// as one device does; but not in BERT, whose blocks read x twice: there a product's gradient is rounded
-// before it is added to the other one.
+// like one device, except in BERT, whose blocks read x twice: there a product's gradient is rounded before it
+// is added to the other one.
 TEST(L19_TensorParallel, MixedPrecision) {
   for (TransformerConfig c : {gpt(0.1, 31), bert(0.1), neox(0.1)}) {
     const bool is_bert = c.residual == Residual::PostNorm;
@@ -121,7 +121,7 @@ TEST(L19_TensorParallel, FrozenParameters) {
                              {1, 2});
 }
 
-// Computed as on one device, or refused by a sentence that names loss_rows.
+// Computed as on one device, or rejected with a message that names loss_rows.
 TEST(L19_TensorParallel, LogitsOfSomeRowsAtATime) {
   TransformerConfig c = gpt(0.1, 31);
   c.loss_rows = 5;
@@ -129,7 +129,7 @@ TEST(L19_TensorParallel, LogitsOfSomeRowsAtATime) {
   EXPECT_TRUE(text.empty() || text.find("loss_rows") != std::string::npos) << text;
 }
 
-// Without a tape nothing is dropped, and nothing is recorded.
+// Without a tape there is no dropout, and nothing is recorded.
 TEST(L19_TensorParallel, Evaluation) {
   const ModelSetting set{"GPT", gpt(0.5)};
   const auto evaluate = [&](const Transformer& model) {
@@ -152,8 +152,8 @@ TEST(L19_TensorParallel, Evaluation) {
     });
 }
 
-// logits() and next_logits() give (B,T,V) and (B,V) as on one device, or are refused: never silently those of
-// some tokens of a batch and some of the vocabulary.
+// logits() and next_logits() return (B,T,V) and (B,V) as on one device, or are rejected: they never silently
+// return only some tokens of a batch or a part of the vocabulary.
 TEST(L19_TensorParallel, LogitsAreWhole) {
   for (const TransformerConfig& c : {gpt(0, 31), neox()}) {
     const ModelSetting set{"logits", c};

@@ -1,4 +1,4 @@
-// What tensor parallelism sends and keeps, and several of its models at a time.
+// What tensor parallelism sends and keeps, and several models at a time.
 #include "src/parallel/data_parallel.h"
 #include "src/parallel/shards.h"
 #include "tests/parallel/tensor_parallel_model.h"
@@ -9,7 +9,7 @@ namespace {
 struct Pass {
   int64_t forward, elements, bytes, summed, saved;
 };
-// Of one forward and backward pass; what sum_gradients sends is counted apart.
+// For one forward and backward pass; what sum_gradients sends is counted separately.
 Pass count_pass(Comm& comm, const TransformerConfig& c, Sequence sequence) {
   ModelOfRanks m(comm, c, sequence);
   const Device& device = current().device;
@@ -39,7 +39,7 @@ Pass of_a_layer(Comm& comm, TransformerConfig c, Sequence sequence) {
           two.summed - one.summed, two.saved - one.saved};
 }
 
-// b s h (t-1)/t: 8 times a layer (4 all-reduces, or 4 all-gathers and 4 reduce-scatters), or 10 times.
+// b s h (t-1)/t: 8 times per layer (4 all-reduces, or 4 all-gathers and 4 reduce-scatters), or 10 times.
 TEST(L19_TensorParallel, ElementsSentInALayer) {
   for (const std::string device : {"cpu", "meta"})
     for (const std::string recipe : {"fp32", "mixed"})
@@ -56,7 +56,7 @@ TEST(L19_TensorParallel, ElementsSentInALayer) {
                 EXPECT_EQ(p.forward, 4 * one) << what;
                 EXPECT_EQ(p.elements, (sequence == Sequence::GatherAgain ? 10 : 8) * one) << what;
                 EXPECT_EQ(p.bytes, size_of(c.precision.value) * p.elements) << what;
-                // Of a block both norms, and the biases of the second products.
+                // Per block: both norms, and the biases of the second products.
                 EXPECT_EQ(p.summed, sequence == Sequence::Whole ? 0 : 2 * 6 * c.channels * (t - 1) / t)
                     << what;
               }
@@ -147,8 +147,8 @@ TEST(L19_TensorParallel, TwoModelsAtATime) {
       });
 }
 
-// Which tokens a rank has is a matter of one model: whatever computes afterwards in this rank's context drops
-// what it would drop alone.
+// The tokens of a rank are a property of one model: in computations that follow in this rank's context,
+// dropout uses the same masks as without this model.
 TEST(L19_TensorParallel, DropoutOfTheModelsThatFollow) {
   const ModelSetting before{"before", gpt(0.1)}, after{"after", gpt(0.3)};
   const Learned plain = learn_on_one_device(after);
@@ -170,7 +170,7 @@ TEST(L19_TensorParallel, DropoutOfTheModelsThatFollow) {
     });
 }
 
-// A segment is recomputed in the backward pass, after the forward pass of a model whose tokens are others.
+// A segment is recomputed in the backward pass, after the forward pass of a model with different tokens.
 TEST(L19_TensorParallel, DropoutOfSegmentsThatAreRecomputedLater) {
   const ModelSetting a{.name = "a", .model = gpt(0.1), .data = 1},
       b{.name = "b", .model = gpt(0.1), .T = 4, .data = 2};

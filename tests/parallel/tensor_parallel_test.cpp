@@ -68,7 +68,7 @@ TEST(L19_TensorParallel, ThinLine) {
       }
 }
 
-// The shards of all ranks have each element once; what is no shard is the same on all ranks.
+// The shards of all ranks contain each element once; a parameter without a shard is the same on all ranks.
 TEST(L19_TensorParallel, FirstValuesAreThoseOfOneDevice) {
   for (const TransformerConfig& c : {gpt(0, 31), bert(), bert(0, 0), neox()}) {
     std::map<std::string, Values> whole, read;
@@ -97,7 +97,7 @@ TEST(L19_TensorParallel, FirstValuesAreThoseOfOneDevice) {
           for (double& x : read[p.name]) x += 0.25;
         }
       }
-      // Of each block the weights and the biases of the first products, and the weights of the second.
+      // Per block: the weights and the biases of the first products, and the weights of the second ones.
       const int64_t vocabularies = c.output_head == OutputHead::Untied ? 2 : 1;
       EXPECT_EQ(shards, 6 * c.layers + vocabularies);
     });
@@ -105,7 +105,7 @@ TEST(L19_TensorParallel, FirstValuesAreThoseOfOneDevice) {
   }
 }
 
-// With Allocate::Later another class shares the parameters out, and makes their norm.
+// With Allocate::Later a different class allocates the parameters, and computes their norm.
 TEST(L20_TensorParallel, TheNormIsMadeOnlyIfTheModelIsAllocatedNow) {
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     for (const Allocate when : {Allocate::Now, Allocate::Later}) {
@@ -128,7 +128,7 @@ TEST(L19_TensorParallel, AWrongNumberOfFirstValues) {
   });
 }
 
-// Afterwards a model that can be divided trains, on groups of the same ranks.
+// Then a model that can be divided trains, on groups of the same ranks.
 void expect_refused_then_used(int64_t ranks, const std::string& part, const TransformerConfig& c) {
   const ModelSetting right{"after an error", gpt(0.1)};
   const Learned plain = learn_on_one_device(right);
@@ -153,7 +153,7 @@ TEST(L19_TensorParallel, ModelsThatRanksCannotDivide) {
   expect_refused_then_used(4, "vocabulary", few);
 }
 
-// A model that was made with Allocate::Now: refused by a sentence that says so, or as any other.
+// A model that was made with Allocate::Now is rejected with a message that says so, or like any other.
 TEST(L19_TensorParallel, AModelThatHasItsMemory) {
   const ModelSetting set{"Allocate::Now", gpt()};
   const Learned plain = learn_on_one_device(set);
@@ -201,7 +201,7 @@ TEST(L19_TensorParallel, GradientsThatAreNotThere) {
       refused();
       const Learned got = learn(set, m.model, [&] { m.parallel.sum_gradients(); });
       expect_learned(got, plain, m.model, {}, text_of(sequence));
-      m.model.parameters.zero_grad();  // what is left of the pass before is no gradient
+      m.model.parameters.zero_grad();  // gradients of an earlier pass are dropped
       refused();
     });
 }

@@ -1,4 +1,4 @@
-// Ranks that are profiled: what they say to each other is in their ranges, and nothing else changes.
+// Ranks that are profiled: their communication is in their ranges, and nothing else changes.
 #include <gtest/gtest.h>
 
 #include "src/parallel/comm/cluster.h"
@@ -31,7 +31,7 @@ TEST(L17_TracedRanks, CallsAreRangesWithTheirBytesAndSumsTheSame) {
     int64_t kernels = 0;
     for (size_t r = 0; r < 3; ++r) {
       int64_t all_reduces = 0, messages = 0;
-      EXPECT_FALSE(profilers[r]->records()) << "it has ended with its context";
+      EXPECT_FALSE(profilers[r]->records()) << "it must end with its context";
       for (const ProfileEvent& e : profilers[r]->events()) {
         if (*e.name == "all_reduce" && e.cost.bytes > 0) {
           ++all_reduces;
@@ -42,7 +42,7 @@ TEST(L17_TracedRanks, CallsAreRangesWithTheirBytesAndSumsTheSame) {
         kernels += e.track == ProfileTrack::Kernels;
       }
       EXPECT_EQ(all_reduces, 1);
-      EXPECT_EQ(messages, r < 2 ? 2 : 0) << "begun, and waited for";
+      EXPECT_EQ(messages, r < 2 ? 2 : 0) << "one range for the begin, one for the wait";
     }
     EXPECT_EQ(kernels, 3 * (3 + 1)) << "each owner adds three parts, and writes the sum";
   }

@@ -1,4 +1,4 @@
-// What a rank keeps and what it sends with ZeRO, to the byte and to the element.
+// What a rank keeps and sends with ZeRO, exact in bytes and elements.
 #include <set>
 
 #include "tests/parallel/parallel_training.h"
@@ -6,14 +6,14 @@
 namespace gradus {
 namespace {
 
-// Bytes a parameter in a precision, with AdamW's states.
+// Bytes per parameter in a precision, with AdamW's states.
 struct Psi {
   const char* recipe;
   int64_t weight, gradient, master;
 };
 constexpr Psi kPrecisions[] = {{"fp32", 4, 4, 0}, {"zero", 2, 2, 4}};
 
-// (N-1)/N of: 2 Psi; 2 Psi; (k+1) Psi; 3 k Psi, and 2 k Psi if weights stay.
+// (N-1)/N of: 2 Psi; 2 Psi; (k+1) Psi; 3 k Psi, and 2 k Psi if weights stay gathered.
 int64_t psis(const ZeroArgs& args, int64_t k) {
   if (args.stage < 2) return 2;
   if (args.stage == 2) return k + 1;
@@ -47,14 +47,14 @@ void expect_sent(const ShardedSetting& set, const ZeroArgs& args, const Psi& psi
                  const std::string& what) {
   const int64_t others = set.ranks - 1;
   const int64_t of_updates = set.steps * psis(args, set.micro_batches) * n * others / set.ranks;
-  // To be clipped, a sum of squares to each of the others.
+  // For clipping: one sum of squares to each other rank.
   const int64_t sums = set.max_norm >= 0 && args.stage > 0 ? set.steps * others : 0;
   EXPECT_GE(sent.elements, of_updates + sums) << what;
   EXPECT_LE(sent.elements, of_updates + (set.max_norm >= 0 ? set.steps * others : 0)) << what;
   EXPECT_EQ(sent.bytes, psi.weight * of_updates + 8 * (sent.elements - of_updates)) << what;
 }
 
-// Each rank's bytes at the peak.
+// Each rank's peak bytes.
 std::vector<Usage> expect_bytes(const ShardedSetting& set, const ZeroArgs& args, const Psi& psi) {
   const std::string what = text_of(args) + ", " + text_of(set);
   int64_t owned = 0, all = 0;
@@ -62,7 +62,7 @@ std::vector<Usage> expect_bytes(const ShardedSetting& set, const ZeroArgs& args,
   run_cluster(cluster_of(set), [&](Comm& comm) {
     ShardedSetting mine = set;
     int64_t requests = 0;
-    mine.before_update = [&](int64_t step, Optimizer&) {  // the first step asked for all that there will be
+    mine.before_update = [&](int64_t step, Optimizer&) {  // the first step allocates all states
       const int64_t now = current().device.meter().device_requests();
       EXPECT_TRUE(step <= 1 || now == requests) << what;
       requests = now;

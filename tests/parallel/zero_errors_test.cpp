@@ -1,5 +1,4 @@
-// What becomes of a model that is shared out when a rank fails, after its Zero has ended, and while nobody
-// trains it.
+// A sharded model after a rank fails, after its Zero has been destroyed, and while it does not train.
 #include "tests/parallel/layered_model.h"
 #include "tests/parallel/parallel_training.h"
 #include "tests/refusal_testing.h"
@@ -7,7 +6,7 @@
 namespace gradus {
 namespace {
 
-// x, and an error of one rank: on the way forward, or on the way back.
+// Returns x; one rank throws an error, in the forward or in the backward pass.
 Tensor failing(const Tensor& x, bool forward, bool fails) {
   if (forward) {
     check(!fails, "boom");
@@ -32,7 +31,7 @@ Declare failing_at(size_t layer, bool forward, const bool& fails) {
   };
 }
 
-// All ranks fail at the same place, one after the other, and each goes on with another model and its Zero.
+// All ranks fail at the same place, one after the other, and each goes on with a new model and its Zero.
 TEST(L18_ZeroErrors, ThatAreCaughtLeaveNothingBehind) {
   const LayeredRun next{.declare = declare_five};
   const Weights expected = layered_with_sums(next);
@@ -45,7 +44,7 @@ TEST(L18_ZeroErrors, ThatAreCaughtLeaveNothingBehind) {
           layered_with_zero({.declare = failing_at(2, forward, fails)}, comm, args,
                             [](LayeredModel&, Zero&) {});
         });
-        comm.barrier();  // until the other has come to what was begun it is not over
+        comm.barrier();  // the collective is over when the other rank has come to it
         const Usage& now = current().device.meter().now();
         for (const Kind k : {Kind::Weight, Kind::Gradient, Kind::Master, Kind::Optimizer, Kind::Activation})
           EXPECT_EQ(now[k], 0) << text_of(args) << name_of(k);
@@ -56,8 +55,8 @@ TEST(L18_ZeroErrors, ThatAreCaughtLeaveNothingBehind) {
     }
 }
 
-// An error on every rank, that a program catches: it takes the step again, and that is as if nothing had
-// been, or refused, but not another result.
+// An error on every rank, which the program catches: when it repeats the step, the result is the same as
+// without the error, or an error, but never a different result.
 TEST(L18_ZeroErrors, AStepThatFailedEverywhereIsTakenAgain) {
   for (const bool forward : {true, false})
     for (ZeroArgs args : all_ways()) {
@@ -117,8 +116,9 @@ TEST(L18_ZeroEnds, BeforeItsModel) {
           pass(zero, until);
         }
         for (const Parameter& p : model.parameters)
-          EXPECT_TRUE(p.leaf.on_final == nullptr && !p.leaf.grad.defined()) << "nobody is told any more";
-        // Another one is made, or refused; what is read is there, or the error says that it is not.
+          EXPECT_TRUE(p.leaf.on_final == nullptr && !p.leaf.grad.defined()) << "no callback remains";
+        // A new Zero can be made, or is rejected; the weights can be read, or an error says that they are not
+        // there.
         for (Parameter& p : model.parameters)
           refusal([&] { EXPECT_EQ(to_host<double>(p.value), rounded(first_values(p))) << text_of(args); });
         refusal([&] { Tape().backward(model.forward(rows_of(0, 0, 4, 1)), rows_of(0, 0, 4, 2)); });
@@ -131,10 +131,10 @@ TEST(L18_ZeroEnds, BeforeItsModel) {
     });
 }
 
-// ---- while nobody trains it ----
+// ---- without training ----
 
-// Without a tape, in every stage: what one rank with the whole model says; and then the memory is given back,
-// also after a pass that ends in the middle, of what was gathered ahead.
+// Without a tape, in every stage: the result is that of one rank with the whole model; then the memory is
+// freed, also after a pass that ends in the middle, including units that were gathered ahead.
 TEST(L18_ZeroEvaluation, IsThatOfTheWholeModel) {
   std::vector<double> expected;
   {
@@ -163,7 +163,7 @@ TEST(L18_ZeroEvaluation, IsThatOfTheWholeModel) {
       for (int i = 0; i < 3; ++i) {
         const Evaluation evaluation;
         const Tensor y = model.forward(x);
-        if (i < 2) zero.end_forward();  // and twice in a row
+        if (i < 2) zero.end_forward();  // also twice in a row
         EXPECT_EQ(to_host<double>(y), expected) << text_of(args);
       }
       zero.end_forward();
@@ -174,8 +174,8 @@ TEST(L18_ZeroEvaluation, IsThatOfTheWholeModel) {
   }
 }
 
-// Between steps, and between a step's passes with a tape: training does not notice. Nor does it where
-// somebody looks at the weights when a backward pass is over, and they are updated then.
+// Evaluations between steps, and between the passes of a step with a tape, do not change the training. Nor
+// does reading the weights after a backward pass, before they are updated.
 TEST(L18_ZeroEvaluation, DoesNotChangeTraining) {
   const auto evaluate = [](LayeredModel& model, Zero& zero) {
     const Evaluation evaluation;

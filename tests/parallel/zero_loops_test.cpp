@@ -1,5 +1,5 @@
-// The loop of data parallelism (lesson 17), used with ZeRO: it trains the same weights, or says what is
-// wrong.
+// The training loop of data parallelism (lesson 17), used with ZeRO: it trains to the same weights, or an
+// error says what is wrong.
 #include "src/parallel/data_parallel.h"
 #include "tests/fault_injection.h"
 #include "tests/parallel/parallel_training.h"
@@ -8,7 +8,7 @@
 namespace gradus {
 namespace {
 
-// But for the model and what the optimizer is made of, every line is lesson 17's.
+// Except for the model and the optimizer's parameters, every line is lesson 17's.
 TEST(L18_ZeroLoops, ALoopForWholeParametersTrainsTheSame) {
   const ShardedSetting set{.ranks = 3, .steps = 4, .batch = 12, .max_norm = 0.5};
   const Weights by_step = train_on_one_rank(set, Summed::EachStep);
@@ -22,12 +22,12 @@ TEST(L18_ZeroLoops, ALoopForWholeParametersTrainsTheSame) {
         Tape tape;
         const Tensor loss = share_of_loss(set, model, step, comm.rank(), 0);
         tape.backward(loss);
-        if (args.overlap) zero.end_backward();  // else all sums have ended
+        if (args.overlap) zero.end_backward();  // otherwise all sums have ended
         optimizer.clip_grad_norm(set.max_norm);
         optimizer.step(1e-2);
       }
       for (size_t i = 0; const std::vector<double>& w : weights_of(model)) {
-        for (size_t k = 0; k < w.size(); ++k)  // the norm's sum is added in another order
+        for (size_t k = 0; k < w.size(); ++k)  // the norm's squares are added in a different order
           ASSERT_NEAR(w[k], by_step[i][k], 1e-6) << text_of(args);
         ++i;
       }
@@ -44,7 +44,7 @@ TEST(L18_ZeroLoops, WhatWouldTrainOtherWeightsIsRefused) {
         const std::string said = refusal(f);
         EXPECT_NE(said.find(part), std::string::npos) << text_of(args) << ": " << said;
       };
-      refused("make it of this rank's parts", [&] { AdamW optimizer(model.parameters); });
+      refused("make it for this rank's shards", [&] { AdamW optimizer(model.parameters); });
       refused("Zero, which sums their gradients", [&] { sum_gradients(comm, model.parameters); });
       refused("Zero, which sums their gradients", [&] { GradientBuckets(comm, model.parameters, 1000); });
       refused("take zero_grad()", [&] { model.parameters.drop_grad(); });
@@ -52,7 +52,7 @@ TEST(L18_ZeroLoops, WhatWouldTrainOtherWeightsIsRefused) {
     });
 }
 
-// Sums that are under way are waited for by end_backward(); without it there is nothing to step with.
+// end_backward() waits for sums that have begun; without it there are no gradients for the step.
 TEST(L18_ZeroLoops, WithoutEndBackwardAnOverlappedStepIsRefused) {
   for (const ZeroArgs& args : all_ways())
     if (args.overlap)
@@ -66,12 +66,12 @@ TEST(L18_ZeroLoops, WithoutEndBackwardAnOverlappedStepIsRefused) {
         tape.backward(share_of_loss(set, model, 0, comm.rank(), 0));
         const std::string said = refusal([&] { optimizer.step(0.1); });
         EXPECT_NE(said.find("has no gradient"), std::string::npos) << text_of(args) << ": " << said;
-        model.parameters.zero_grad();  // and what is under way is forgotten
+        model.parameters.zero_grad();  // drops what has begun
       });
 }
 
-// The n-th kernel call or allocation of rank 1 fails, or memory ends there: all ranks end, and what is made
-// anew trains.
+// The n-th kernel call or allocation of rank 1 fails, or memory ends there: all ranks end, and a new model
+// can train.
 TEST(L18_ZeroLoops, AFaultOnOneRankEndsAllWithItsSentence) {
   const ShardedSetting set{.steps = 1, .batch = 4};
   const Weights expected = train_on_one_rank(set, Summed::EachStep);
@@ -83,7 +83,7 @@ TEST(L18_ZeroLoops, AFaultOnOneRankEndsAllWithItsSentence) {
         const auto train = [&](bool faulty) {
           run_cluster(cluster_of(set), [&](Comm& comm) {
             Device& device = current().device;
-            struct Disarmed {  // before the rank's device ends
+            struct Disarmed {  // runs before the rank's device is destroyed
               bool was_armed;
               ~Disarmed() {
                 if (was_armed) Faults::disarm();
@@ -99,8 +99,8 @@ TEST(L18_ZeroLoops, AFaultOnOneRankEndsAllWithItsSentence) {
         const bool fired = Faults::fired;
         train(false);
         if (!fired) break;
-        if (said.empty()) continue;                     // there was memory enough for what came after
-        EXPECT_EQ(said.substr(0, 5), "rank ") << said;  // who comes last adds up what is of rank 1, too
+        if (said.empty()) continue;                     // there was enough memory for the rest
+        EXPECT_EQ(said.substr(0, 5), "rank ") << said;  // the rank that comes last also adds up rank 1's data
         ++ended;
       }
       EXPECT_GT(ended, 2) << text_of(args);

@@ -1,4 +1,4 @@
-// What data parallelism and ZeRO refuse, by sentences that say what is wrong.
+// What data parallelism and ZeRO reject, with messages that say what is wrong.
 #include "src/optim/muon.h"
 #include "tests/parallel/parallel_training.h"
 #include "tests/refusal_testing.h"
@@ -36,7 +36,7 @@ TEST(L18_ZeroRefusals, ModelsAndArgumentsThatCannotBe) {
   }
   expect_not_sharded(2, "'d'", {}, Allocate::Later, of_two_precisions);
   expect_not_sharded(2, "", {}, Allocate::Later, [](Parameters&) {});
-  // An operation reads both, and only one unit is gathered at a time.
+  // An operation reads both, but only one unit is gathered at a time.
   const ZeroArgs each_alone{.unit = [](const Parameter& p) { return p.name; }};
   expect_not_sharded(2, "'a.bias' is in another unit than the rest of its layer", each_alone, Allocate::Later,
                      layer);
@@ -44,7 +44,7 @@ TEST(L18_ZeroRefusals, ModelsAndArgumentsThatCannotBe) {
   for (const int64_t align : {0, -3}) expect_not_sharded(2, std::to_string(align), {.align = align});
 }
 
-// Too few or too many first values, on every rank, also on one whose part would be among them.
+// Too few or too many initial values, on every rank, also on one whose part would be among them.
 TEST(L18_ZeroRefusals, FirstValuesOfAnotherNumber) {
   for (const int stage : {0, 1, 2, 3})
     for (const size_t n : {0, 3, 5})
@@ -56,7 +56,7 @@ TEST(L18_ZeroRefusals, FirstValuesOfAnotherNumber) {
       });
 }
 
-// A model that was refused is one that nobody has given memory; it can be read to no harm, and made use of.
+// A rejected model has no memory, so reading its weights is an error.
 TEST(L18_ZeroRefusals, AModelThatWasRefused) {
   for (const int stage : {0, 1, 2, 3})
     run_cluster({.ranks = 2}, [&](Comm& comm) {
@@ -64,7 +64,7 @@ TEST(L18_ZeroRefusals, AModelThatWasRefused) {
       const auto all = add_three(model);
       model.add("d", {4}, precision_recipe("mixed"));
       expect_refused("'d'", [&] { Zero(comm, model, {.stage = stage}); });
-      for (const Parameter* p : all) expect_refused("is not there", [&] { to_host<double>(p->value); });
+      for (const Parameter* p : all) expect_refused("has no memory", [&] { to_host<double>(p->value); });
     });
 }
 
@@ -78,7 +78,7 @@ TEST(L18_ZeroRefusals, OptimizersOfMatricesOnShards) {
   }
 }
 
-// `shard` says so also where a rank owns all of a parameter; there is none in stage 0.
+// `shard` is set also if a rank owns all of a parameter; in stage 0 there is none.
 TEST(L18_ZeroShards, SayWhatTheyAreAPartOf) {
   for (const int stage : {0, 1, 2, 3})
     for (const int64_t align : {1, 4})
@@ -180,7 +180,7 @@ TEST(L17_Refusals, OtherPrecisionsInOneBucketAndSizesThatCannotBe) {
     });
 }
 
-// What is frozen is summed by nobody.
+// Gradients of frozen parameters are not summed.
 TEST(L17_Refusals, FrozenOnesAreLeftOut) {
   for (const int64_t bytes : {0, 20, 1000})
     run_cluster({.ranks = 2}, [&](Comm& comm) {
@@ -207,7 +207,7 @@ TEST(L18_Later, AParameterThatNobodyHasGivenMemory) {
   EXPECT_EQ(current().device.meter().now()[Kind::Master], 0);
   EXPECT_EQ(p.value.shape(), (Shape{4}));
   EXPECT_EQ(model.numel(), 4);
-  const std::string sentence = "'w' is not there: its model was made with Allocate::Later";
+  const std::string sentence = "'w' has no memory: its model was made with Allocate::Later";
   expect_refused(sentence, [&] { to_host<double>(p.value); });
   expect_refused(sentence, [&] { scale(p.value, 2); });
   expect_refused(sentence, [&] { p.assign({1, 2, 3, 4}); });

@@ -1,6 +1,6 @@
-// ZeRO trains as one rank would, to the bit, with all that a step may have; in 16 bits too, because sums of
-// ranks are made in fp32 and rounded once, and the reference does the same. And overflows, that one rank
-// alone may see.
+// Training with ZeRO is bitwise equal to training on one rank, with everything that a step may contain; in 16
+// bits, too, because sums over ranks are made in fp32 and rounded once, and the reference does the same. And
+// overflows that only one rank may see.
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
 #include "tests/parallel/layered_model.h"
@@ -13,7 +13,8 @@ namespace {
 TEST(L18_ZeroSettings, TrainAsOneRankDoes) { expect_all_train(all_settings(), ways_of(all_ways())); }
 TEST(L18_ZeroSettings, OnTheEmulatedGpu) { expect_all_train(settings_on_emu(), ways_of(some_ways())); }
 
-// Of 36 channels a block's matrices have 3888 to 5184 elements, so some have codes, and are split over ranks.
+// With 36 channels a block's matrices have 3888 to 5184 elements, so some have codes that are split over
+// ranks.
 TEST(L18_ZeroSettings, AlignedPartsAndStatesOfEightBits) {
   for (const int64_t align : {2, 7, 64, 1000})
     expect_trains({.name = "aligned", .ranks = 4, .steps = 2, .batch = 8}, ways_of(some_ways(align)));
@@ -24,14 +25,14 @@ TEST(L18_ZeroSettings, AlignedPartsAndStatesOfEightBits) {
   }
 }
 
-// They update whole matrices, and of stage 0 every rank has them.
+// These optimizers update whole matrices, which every rank has in stage 0.
 TEST(L18_ZeroSettings, OptimizersOfMatricesAtStageZero) {
   const std::vector<ZeroArgs> ways{{.stage = 0}, {.stage = 0, .unit = unit_per_block, .overlap = true}};
   for (const MakeOptimizer& make : {optimizer_of<Adafactor>(), optimizer_of<Muon>()})
     expect_trains({.ranks = 3, .micro_batches = 2, .steps = 3, .batch = 12, .make = make}, ways_of(ways));
 }
 
-// Read in any order, a unit is fetched once.
+// Whatever the order of reads, a unit is gathered once.
 TEST(L18_ZeroSettings, WhatStaysIsNotFetchedAgain) {
   run_cluster({.ranks = 2}, [](Comm& comm) {
     const ShardedLayers sharded(comm,
@@ -43,7 +44,7 @@ TEST(L18_ZeroSettings, WhatStaysIsNotFetchedAgain) {
   });
 }
 
-// Of one rank alone, in one micro-batch of it.
+// An overflow of only one rank, in only one of its micro-batches.
 TEST(L18_ZeroOverflow, OfOneRankIsSkippedByAll) {
   for (const char* recipe : {"mixed-fp16", "zero"})
     for (const int64_t who : {0, 2}) {
@@ -58,7 +59,7 @@ TEST(L18_ZeroOverflow, OfOneRankIsSkippedByAll) {
     }
 }
 
-// An element that is infinite is of one rank's part alone, and comes from one rank.
+// An infinite element is in the part of only one rank, and comes from one rank.
 TEST(L18_ZeroOverflow, InOnePartIsSkippedByAll) {
   for (const int64_t from : {0, 1})
     for (const size_t where : {0, 7})
@@ -90,10 +91,10 @@ TEST(L18_ZeroOverflow, InOnePartIsSkippedByAll) {
         });
 }
 
-// ---- clipping by the norm of gradients of which each rank has a part ----
+// ---- clipping by the norm of sharded gradients ----
 
-// Sums of squares are added in another order, in fp64, so before they are rounded the norms differ by less
-// than 1e-12 of themselves: the factors are neighbours, if not equal. Later the weights differ, too.
+// Sums of squares are added in a different order, in fp64, so before rounding the norms differ relatively by
+// less than 1e-12: the factors are equal or neighbours. Later the weights differ, too.
 struct Clipped {
   float norm, factor;
 };
@@ -113,7 +114,7 @@ TEST(L18_ZeroClipping, TheFactorIsThatOfOneRank) {
       for (const ZeroArgs& args : all_ways()) {
         const Clipped expected = args.stage >= 2 ? by_micro : by_step;
         EXPECT_EQ(expected.factor < 1, most == 0.05);
-        std::vector<float> factors;  // of all ranks
+        std::vector<float> factors;  // by rank
         ShardedSetting sharded = set;
         sharded.before_update = [&](int64_t step, Optimizer& o) {
           set.before_update(step, o);
@@ -131,7 +132,7 @@ TEST(L18_ZeroClipping, TheFactorIsThatOfOneRank) {
     }
 }
 
-// After zero_grad() there is nothing to clip, and nothing to step with, until a backward pass.
+// After zero_grad() there are no gradients to clip, and none for a step, until a backward pass.
 TEST(L18_ZeroClipping, WithoutABackwardPassItIsRefused) {
   for (ZeroArgs args : all_ways()) {
     args.unit = unit_per_layer;

@@ -1,5 +1,5 @@
-// Units of ZeRO: how much is gathered at once, that what is released is what nobody reads, and what overlap
-// hides.
+// Units of ZeRO: how much is gathered at once, that only units that are not needed are released, and what
+// overlap hides.
 #include "tests/parallel/layered_model.h"
 #include "tests/parallel/parallel_training.h"
 
@@ -7,7 +7,7 @@ namespace gradus {
 namespace {
 
 constexpr int64_t kLayers = 100, kRanks = 3;
-// Two layers are never of the same size: widths go up and down.
+// No two layers have the same size: widths go up and down.
 int64_t width(int64_t i) { return 3 + i * 7 % 11; }
 int64_t layer_numel(int64_t i) { return width(i) * width(i + 1) + width(i + 1); }
 
@@ -25,7 +25,7 @@ struct Wrap {
   std::string what;
   std::function<int64_t(int64_t layer)> group;  // -1: root
 };
-// The bytes of each unit in fp32, padded to the ranks, and of the root.
+// The bytes of each unit in fp32, padded to the number of ranks, and those of the root.
 struct UnitBytes {
   std::vector<int64_t> units;
   int64_t root = 0;
@@ -72,13 +72,13 @@ TEST(L18_ZeroUnits, AHundredLayersInUnitsOfAnySize) {
           const int64_t most = most_of(bytes, args), own = 4 * zero.numel() / kRanks;
           EXPECT_EQ(zero.most_gathered(), most);
           EXPECT_EQ(m.samples.count, run.steps * 2 * kLayers);
-          const int64_t kept = 2 * own + (256 << 10);  // weights and gradients, and what sums are made in
-          EXPECT_LE(m.samples.forward, kept + most) << "more than it says";
+          const int64_t kept = 2 * own + (256 << 10);  // weights and gradients, and the buffer for sums
+          EXPECT_LE(m.samples.forward, kept + most) << "more than most_gathered()";
           EXPECT_GT(m.samples.forward, kept);
-          // Of gradients as many units; the root's wait till the end.
+          // The same number of units' gradients; the root's gradients stay until the end.
           EXPECT_LE(m.samples.backward, kept + most + most_of(bytes, {.overlap = overlap}));
           if (wrap.what == "a unit each") {
-            // Between two layers those of the later one, while they are summed.
+            // Between two layers, those of the later one, while they are summed.
             const int64_t summed = *std::max_element(bytes.units.begin() + 1, bytes.units.end());
             EXPECT_EQ(m.samples.gradient, own + (overlap ? summed : 0));
           }
@@ -88,8 +88,8 @@ TEST(L18_ZeroUnits, AHundredLayersInUnitsOfAnySize) {
   }
 }
 
-// Segments run again from their beginning, so the order of units goes up and down. No more than one unit, and
-// with overlap one more, is gathered beside the root.
+// Segments are recomputed from their beginning, so the order of units goes up and down. No more than one
+// unit, and with overlap one more, is gathered in addition to the root.
 TEST(L18_ZeroUnits, OfATransformerWithSegmentsOfSeveralBlocks) {
   const std::vector<std::vector<BlockSegment>> cuts{
       std::vector<BlockSegment>(6, {2, Keep::Input}),
@@ -126,7 +126,7 @@ TEST(L18_ZeroUnits, NamesOfBlocks) {
     EXPECT_EQ(unit(name), "") << name;
 }
 
-// With several passes all tapes are there at once: then a gradient is final when the last has been through.
+// With several passes all tapes exist at once: then a gradient is final after the last pass.
 TEST(L18_ZeroUnits, InAnyOrderAndUsedTwice) {
   using Forward = std::function<Tensor(LayeredModel&, const Tensor&)>;
   const struct {
@@ -165,20 +165,20 @@ TEST(L18_ZeroUnits, InAnyOrderAndUsedTwice) {
       }
 }
 
-// ---- overlap hides what the ranks say to each other behind what they compute, on the simulated clock ----
+// ---- overlap hides communication behind computation, on the simulated clock ----
 
 struct Exposed {  // seconds in which a rank only waits
   double forward = 0, backward = 0;
 };
 
 constexpr double kBandwidth = 5e5;
-// Computing takes as long as its operations; all that is sent takes a fifth of that.
+// Computation takes the time of its operations; all communication takes a fifth of that.
 ShardedSetting eight_blocks() {
   ShardedSetting set{.ranks = 2, .steps = 1, .batch = 2, .device = "meta"};
   set.model.layers = 8;
   return set;
 }
-constexpr int64_t kSteps = 2;  // the second one begins as the first one did
+constexpr int64_t kSteps = 2;  // the second begins like the first
 Exposed with_zero(const ZeroArgs& args, int64_t evaluations) {
   const ShardedSetting set = eight_blocks();
   const auto computed = [](int64_t, Context& c) { return double(c.device.meter().flops()) * 1e-6; };
@@ -215,8 +215,8 @@ Exposed with_zero(const ZeroArgs& args, int64_t evaluations) {
   return e;
 }
 
-// Each way only the root and one of eight blocks are waited for, also after passes that only evaluate: in
-// each the unit after the first is gathered while the first computes.
+// In each direction only the root and one of eight blocks are waited for, also after passes that only
+// evaluate: in each pass the second unit is gathered while the first computes.
 TEST(L18_Overlap, HidesGathersAndSums) {
   const ShardedSetting set = eight_blocks();
   const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
@@ -239,7 +239,7 @@ TEST(L18_Overlap, HidesGathersAndSums) {
         EXPECT_NEAR(overlapped.forward, forward * one, 1e-6 * all) << what;
         EXPECT_NEAR(plain.backward, backward * all, 1e-6 * all) << what;
         EXPECT_LT(overlapped.backward, (backward + 1e-6) * one) << what;
-        EXPECT_GT(overlapped.backward, seconds(root)) << what << ": somebody has to wait for the last sum";
+        EXPECT_GT(overlapped.backward, seconds(root)) << what << ": the last sum cannot be overlapped";
         if (evaluations == 0) alone = overlapped.backward;
         EXPECT_NEAR(overlapped.backward, alone, 1e-6 * one) << what;
       }

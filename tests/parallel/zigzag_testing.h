@@ -1,4 +1,4 @@
-// For tests of ring attention and context parallelism: which tokens of a sequence a rank has.
+// For tests of ring attention and context parallelism: a rank's tokens of a sequence.
 #pragma once
 #include <vector>
 
@@ -13,7 +13,7 @@ inline std::vector<int64_t> tokens_of(int64_t T, int64_t rank, int64_t ranks) {
     for (int64_t i = 0; i < z.count; ++i) all.push_back(begin + i);
   return all;
 }
-// Of x (B,T,C) the tokens of a rank, in the order of its chunks.
+// A rank's tokens of x (B,T,C), in the order of its chunks.
 template <class T>
 std::vector<T> chunks(const std::vector<T>& x, int64_t B, int64_t tokens, int64_t C, int64_t rank,
                       int64_t ranks) {

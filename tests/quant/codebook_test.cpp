@@ -1,5 +1,5 @@
-// The codebooks against the published tables (bitsandbytes 0.50.2: tests/golden/make_quantization.py),
-// against what their papers say of them, and each one's boundaries against its values.
+// The codebooks compared with the published tables (bitsandbytes 0.50.2: tests/golden/make_quantization.py)
+// and with their papers, and the boundaries of each compared with its values.
 #include "src/quant/codebook.h"
 
 #include <set>
@@ -41,7 +41,7 @@ TEST(L10_Codebook, ThoseOfBitsandbytesToTheBit) {
   EXPECT_EQ(values_of(dynamic_codebook(Sign::Unsigned)), file.read("book.dynamic_unsigned", {256}));
 }
 
-// reference-numbers (d.1). The fourth of the signed ones has another last bit in PyTorch 2.15, whose linspace
+// reference-numbers (d.1). The fourth signed value differs in the last bit from PyTorch 2.15, whose linspace
 // rounds once.
 TEST(L10_Codebook, TheDynamicMapsPublishedValues) {
   const std::vector<double> s = values_of(dynamic_codebook(Sign::Signed)),
@@ -70,7 +70,7 @@ TEST(L10_Codebook, NF4IsMadeOfQuantiles) {
     worst = std::max(worst, std::abs(double(made[i]) - table[i]));
     EXPECT_NEAR(made[i], table[i], 2e-7) << "code " << i;
   }
-  EXPECT_GT(worst, 0) << "else the table was copied";
+  EXPECT_GT(worst, 0) << "the values must be computed, not copied from the table";
   std::string signs;
   for (const float v : made) signs += std::abs(v) < 1e-6f ? '0' : v < 0 ? '-' : '+';
   EXPECT_EQ(signs, "-------0++++++++") << usual_mistake(
@@ -116,8 +116,8 @@ TEST(L10_Codebook, EvenlySpacedOnes) {
   expect_refused("a codebook of 16 bits", [] { zero_point_codebook(16); });
 }
 
-// The nearest value by search through all of them, beside what the codebook finds: at the boundaries, one
-// float below and above them, at the values, at random numbers, and beyond the ends.
+// Compares the value that the codebook finds with the nearest one of all values: at the boundaries, one float
+// below and above them, at the values, at random numbers, and beyond the ends.
 TEST(L10_Codebook, TheNearestValueOfAnyNumber) {
   RecordProperty("exercise", "10.1");
   Rng rng(1, 1);
@@ -138,15 +138,15 @@ TEST(L10_Codebook, TheNearestValueOfAnyNumber) {
         best = std::min(best, std::abs(double(t) - double(codebook.value[c])));
       const int code = nearest_code(codebook, t);
       ASSERT_LT(code, codebook.count) << name;
-      // Evenly spaced ones multiply, which rounds.
+      // Evenly spaced codebooks multiply, which rounds.
       ASSERT_LE(std::abs(double(t) - double(codebook.value[code])), best + (codebook.step > 0 ? 2e-7 : 0))
           << name << ": " << t << " became code " << code << ", " << codebook.value[code];
     }
   }
 }
 
-// Numbers that tell where things change: all upper halves of a float with some lower ones, and the boundaries
-// with the floats beside them.
+// Numbers that cover all cases: all upper halves of a float with some lower halves, the boundaries, and the
+// floats next to them.
 std::vector<float> telling_numbers(const Codebook& codebook) {
   std::vector<float> numbers{INFINITY, -INFINITY};
   for (uint32_t upper = 0; upper < 65536; ++upper)
@@ -164,8 +164,8 @@ int boundaries_below(const Codebook& codebook, float t) {
              codebook.boundary);
 }
 
-// In the ascending order, never behind the nearest value. In a dynamic map at most one before it: kernels for
-// it look no further.
+// In ascending order, the search never begins after the nearest value. In a dynamic codebook it begins at
+// most one value before it, because its kernels compare no further.
 TEST(L10_Codebook, TheSearchBeginsCloseBelow) {
   for (const auto& [name, codebook] : all_codebooks()) {
     if (codebook.step > 0) continue;
@@ -183,7 +183,7 @@ TEST(L10_Codebook, TheSearchBeginsCloseBelow) {
   }
 }
 
-// In codebooks that are not dynamic a table says it, of each of 256 equal parts of [-1, 1].
+// Codebook::below: the number of boundaries below each of 256 equal parts of [-1, 1].
 TEST(L10_Codebook, BoundariesBelowEachPart) {
   RecordProperty("exercise", "10.1");
   const Codebook five = listed_codebook({-1, -0.5f, 0, 0.5f, 1});
@@ -199,12 +199,13 @@ TEST(L10_Codebook, BoundariesBelowEachPart) {
           << name << ": " << part;
 }
 
-// As the dynamic map, but that a number more than 1/16 above a value has the next code, so only 0 that of 0.
+// As the dynamic codebook, but a number more than 1/16 above a value has the next code, so only 0 has code 0.
 TEST(L11_Codebook, SecondMomentsAreRoundedUp) {
   const Codebook codebook = second_moment_codebook(), nearest = dynamic_codebook(Sign::Unsigned);
   EXPECT_EQ(values_of(codebook), values_of(nearest));
   for (const float t : telling_numbers(codebook))
-    ASSERT_LE(nearest_code(codebook, t), search_start(codebook, t) + 1) << t << ": kernels look no further";
+    ASSERT_LE(nearest_code(codebook, t), search_start(codebook, t) + 1)
+        << t << ": kernels compare only one more boundary";
   for (const float t : {0.0f, -0.0f, -0x1p-149f, -1e-7f, -1.0f, -INFINITY, NAN})
     EXPECT_EQ(nearest_code(codebook, t), 0) << t;
   int other = 0;
@@ -214,7 +215,7 @@ TEST(L11_Codebook, SecondMomentsAreRoundedUp) {
     ASSERT_EQ(code, near + up) << t;
     other += up;
   };
-  for (uint32_t upper = 0; upper < 0x7F80; ++upper)  // of numbers from 0 on
+  for (uint32_t upper = 0; upper < 0x7F80; ++upper)  // numbers from 0 on
     for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
       expect_code(std::bit_cast<float>(upper << 16 | lower));
   for (int i = 0; i < 255; ++i)
@@ -233,17 +234,18 @@ TEST(L10_Codebook, FP4HasAZeroForEachSign) {
   EXPECT_EQ(nearest_code(codebook, -1), 11);
 }
 
-// 40 elements for 16 codes: 2, 3, 2, 3, ... of them a part, each in one; the largest are in the last.
+// 40 elements for 16 codes: parts of 2, 3, 2, 3, ... elements; each element is in one part, the largest in
+// the last.
 TEST(L10_Codebook, QuantilePartsOfANumberThatDoesNotDivide) {
   std::vector<float> x;
   for (int i = 39; i >= 0; --i) x.push_back(float(i) / 64);
   const Codebook codebook = quantile_codebook(x, 4);
   const std::vector<float> middles{0.5f,  3,  5.5f,  8,  10.5f, 13, 15.5f, 18,
-                                   20.5f, 23, 25.5f, 28, 30.5f, 33, 35.5f, 38};  // of i
+                                   20.5f, 23, 25.5f, 28, 30.5f, 33, 35.5f, 38};  // means of i
   ASSERT_EQ(codebook.count, 16);
   for (int code = 0; code < 16; ++code)
     EXPECT_EQ(codebook.value[code], middles[size_t(code)] / 64) << "code " << code;
-  EXPECT_EQ(quantile_codebook({0.5f}, 4).value[0], 0.5f) << "of one element";
+  EXPECT_EQ(quantile_codebook({0.5f}, 4).value[0], 0.5f) << "the codebook of a single element";
   EXPECT_EQ(quantile_codebook({0.5f, -0.5f, 0.25f}, 4).value[15], 0.5f);
   expect_refused("no elements", [] { quantile_codebook({}, 8); });
   expect_refused("from -1 to 1", [] { quantile_codebook({NAN, 1}, 8); });
@@ -257,7 +259,7 @@ TEST(L10_Codebook, WhatIsNoCodebook) {
   std::vector<float> down(17);
   for (size_t i = 0; i < 17; ++i) down[i] = -float(i) / 16;
   expect_refused("in ascending order", [&] { listed_codebook(down); });
-  EXPECT_EQ(nearest_code(listed_codebook({0.25f}), -1), 0) << "a single value is the nearest to all";
+  EXPECT_EQ(nearest_code(listed_codebook({0.25f}), -1), 0) << "a single value is the nearest to every number";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// NF4 with double quantization: bytes, values from the codes alone, parts that are parts of the whole,
-// bitsandbytes' codes (tests/golden/make_qlora.py).
+// NF4 with double quantization: bytes, values from the codes only, dequantized parts, bitsandbytes' codes
+// (tests/golden/make_qlora.py).
 #include "src/quant/double_quantized.h"
 
 #include "tests/nn/golden_testing.h"
@@ -27,7 +27,7 @@ ON_DEVICES_WITH_DATA(L12_DoubleQuantized);
 std::vector<double> part(const DoubleQuantized& q, int64_t begin, int64_t end, DType t = DType::F32) {
   return to_host<double>(dequantize(q, begin, end, t));
 }
-// What the codes say, in double: the scale of each block, and each element.
+// The dequantized scales and elements, computed in double.
 std::vector<double> scales_of(const DoubleQuantized& q) {
   const std::vector<int32_t> codes = to_host<int32_t>(q.scale_codes);
   const std::vector<double> scales = to_host<double>(q.scale_scales);
@@ -42,13 +42,14 @@ std::vector<double> values_of(const DoubleQuantized& q) {
   const std::vector<double> scales = scales_of(q);
   const Codebook codebook = nf4_codebook();
   std::vector<double> result;
-  for (size_t i = 0; i < size_t(q.shape.numel()); ++i)  // the first of two has the upper half
+  for (size_t i = 0; i < size_t(q.shape.numel()); ++i)  // the first code is in the upper half
     result.push_back(double(codebook.value[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4]) * scales[i / 64]);
   return result;
 }
-// 4 + 8/64 + 32/(64 x 256) bits an element, each of the three rounded up; and nothing else is kept.
+// 4 + 8/64 + 32/(64 x 256) bits per element, each of the three tensors rounded up; nothing else stays
+// allocated.
 TEST_P(L12_DoubleQuantized, BytesNamesAndKinds) {
-  context.device.ctx();  // what kernels need once
+  context.device.ctx();  // allocates what kernels need once
   Meter& meter = context.device.meter();
   for (const int64_t n : kSizes)
     for (const DType t : kTypes) {
@@ -58,7 +59,7 @@ TEST_P(L12_DoubleQuantized, BytesNamesAndKinds) {
       EXPECT_EQ(q.bytes(), bytes_of(n)) << n;
       EXPECT_EQ(meter.now()[Kind::Weight] - before[Kind::Weight], bytes_of(n)) << n;
       EXPECT_EQ(meter.now()[Kind::Temporary], before[Kind::Temporary]) << n;
-      EXPECT_EQ(meter.now()[Kind::Other], before[Kind::Other]) << "the codebooks are the quantizer's";
+      EXPECT_EQ(meter.now()[Kind::Other], before[Kind::Other]) << "the codebooks belong to the quantizer";
       EXPECT_EQ(q.shape, (Shape{1, n}));
       for (const Tensor* x : {&q.codes, &q.scale_codes, &q.scale_scales}) {
         EXPECT_EQ(x->storage().kind(), Kind::Weight);
@@ -92,7 +93,8 @@ TEST_P(L12_DoubleQuantized, APartIsThatOfTheWholeToTheBit) {
   }
 }
 
-// In fp32 a product and a sum are rounded (or one of them: a fused multiply-add), then the value to its type.
+// In fp32 a product and a sum are rounded (or only the sum: a fused multiply-add), then the value is rounded
+// to its dtype.
 TEST_P(L12_DoubleQuantized, ValuesAreThoseOfTheCodes) {
   for (const int64_t n : kSizes) {
     const DoubleQuantized q = quantized(n);
@@ -106,7 +108,7 @@ TEST_P(L12_DoubleQuantized, ValuesAreThoseOfTheCodes) {
   }
 }
 
-// Zeros stay zeros; +-m stay what they are: the scales are all their mean, and less it they are 0.
+// 0 and +-m are represented exactly: all scales are equal to their mean, so their difference from it is 0.
 TEST_P(L12_DoubleQuantized, NumbersOfOneMagnitudeComeBack) {
   for (const float m : {0.0f, 0.7f, 3e-5f, 4096.0f})
     for (const int64_t n : {1, 65, 40001}) {
@@ -119,7 +121,8 @@ TEST_P(L12_DoubleQuantized, NumbersOfOneMagnitudeComeBack) {
     }
 }
 
-// bitsandbytes' CPU code looks the dynamic map up in cells of 2^-15, so a scale's code may be the next one.
+// bitsandbytes' CPU code looks codes of the dynamic codebook up in cells of 2^-15, so a scale's code may
+// differ by 1.
 TEST_P(L12_DoubleQuantized, AsBitsandbytesHasThem) {
   Golden file("tests/golden/qlora.safetensors");
   for (const int64_t n : {65536, 40001}) {
@@ -130,9 +133,9 @@ TEST_P(L12_DoubleQuantized, AsBitsandbytesHasThem) {
       return std::vector<int32_t>(bytes.begin(), bytes.end());
     };
     const DoubleQuantized q = quantized(n);
-    std::vector<int32_t> codes = to_host<int32_t>(q.codes), theirs = codes_in("codes", blocks(n, 2));
-    if (n % 2) codes.back() &= 0xF0, theirs.back() &= 0xF0;  // the last half means nothing
-    EXPECT_EQ(codes, theirs);
+    std::vector<int32_t> codes = to_host<int32_t>(q.codes), reference = codes_in("codes", blocks(n, 2));
+    if (n % 2) codes.back() &= 0xF0, reference.back() &= 0xF0;  // the last half byte is unused
+    EXPECT_EQ(codes, reference);
     const double mean = file.read("mean" + of, {1})[0];
     EXPECT_NEAR(double(q.mean), mean, 1e-6 * mean);
     const std::vector<double> units = file.read("scale_scales" + of, {blocks(n, kSpan)}),
@@ -158,7 +161,7 @@ TEST_P(L12_DoubleQuantized, AsBitsandbytesHasThem) {
   }
 }
 
-// The elements and a scale for each 64 of them: no more is in memory while they are made.
+// dequantize() needs memory only for the elements and one scale per 64 of them.
 TEST_P(L12_DoubleQuantized, WhatMakingNumbersTakes) {
   const DoubleQuantized q = quantized(40001);
   Meter& meter = context.device.meter();

@@ -1,11 +1,11 @@
-// Numbers that golden files were made from, about normal, made anew.
+// Computes the inputs of golden files: numbers that are about normal.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 namespace gradus {
 
-// As make_quantization.py makes them: element i depends on i alone.
+// As in make_quantization.py: element i depends only on i.
 inline std::vector<float> golden_inputs(int64_t n) {
   std::vector<float> x;
   for (int64_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// Tensors as codes: bytes and kinds, bitsandbytes' codes (tests/golden/make_quantization.py), refusals.
+// Quantized tensors: bytes and kinds, bitsandbytes' codes (tests/golden/make_quantization.py), refusals.
 #include "src/quant/quantized.h"
 
 #include "tests/nn/golden_testing.h"
@@ -31,7 +31,7 @@ TEST_P(L10_Quantized, FourBitsAsBitsandbytesHasThem) {
       const Quantized q = quantizer.quantize(tensor(golden_inputs(n), {n}));
       std::vector<int32_t> codes = to_host<int32_t>(q.codes),
                            expected = bytes_of("codes." + name, (n + 1) / 2);
-      if (n % 2) codes.back() &= 0xF0, expected.back() &= 0xF0;  // the last half means nothing
+      if (n % 2) codes.back() &= 0xF0, expected.back() &= 0xF0;  // the last half byte is unused
       EXPECT_EQ(codes, expected) << name;
       EXPECT_EQ(to_host<double>(q.scales), file.read("absmax." + name, {(n + 63) / 64})) << name;
       std::vector<double> values = to_host<double>(quantizer.dequantize(q, DType::F32));
@@ -40,7 +40,8 @@ TEST_P(L10_Quantized, FourBitsAsBitsandbytesHasThem) {
     }
 }
 
-// bitsandbytes' CPU code is not the nearest one everywhere: it looks 2^-15 wide cells up.
+// bitsandbytes' CPU code does not always find the nearest value, because it looks codes up in cells of width
+// 2^-15.
 TEST_P(L10_Quantized, DynamicCodesBesideBitsandbytes) {
   Golden file("tests/golden/quantization.safetensors");
   for (const Sign sign : {Sign::Signed, Sign::Unsigned}) {
@@ -53,19 +54,19 @@ TEST_P(L10_Quantized, DynamicCodesBesideBitsandbytes) {
     const Quantized q = quantizer.quantize(tensor(x, {65536}));
     EXPECT_EQ(to_host<double>(q.scales), file.read("absmax." + name, {256}));
     const std::vector<int32_t> codes = to_host<int32_t>(q.codes);
-    std::vector<uint8_t> theirs(65536);
-    file.file.read("codes." + name, DType::U8, {65536}, theirs.data());
+    std::vector<uint8_t> reference(65536);
+    file.file.read("codes." + name, DType::U8, {65536}, reference.data());
     const std::vector<double> scales = to_host<double>(q.scales);
     int64_t equal = 0;
-    for (size_t i = 0; i < theirs.size(); ++i) {
-      equal += codes[i] == theirs[i];
-      if (codes[i] == theirs[i]) continue;
+    for (size_t i = 0; i < reference.size(); ++i) {
+      equal += codes[i] == reference[i];
+      if (codes[i] == reference[i]) continue;
       const Codebook codebook = dynamic_codebook(sign);
       const double t = double(x[i]) / scales[i / 256];
-      EXPECT_LE(std::abs(t - codebook.value[codes[i]]), std::abs(t - codebook.value[theirs[i]]) + 1e-7)
-          << "ours is nearer";
-      EXPECT_LE(std::abs(t - codebook.value[theirs[i]]), std::abs(t - codebook.value[codes[i]]) + 0x1p-14)
-          << "by a cell";
+      EXPECT_LE(std::abs(t - codebook.value[codes[i]]), std::abs(t - codebook.value[reference[i]]) + 1e-7)
+          << "where the codes differ, the value of gradus must be nearer";
+      EXPECT_LE(std::abs(t - codebook.value[reference[i]]), std::abs(t - codebook.value[codes[i]]) + 0x1p-14)
+          << "bitsandbytes' value may be farther by at most one cell";
     }
     RecordProperty("% of " + name + " codes equal", std::to_string(100.0 * double(equal) / 65536));
     EXPECT_GE(equal, 65536 * (sign == Sign::Signed ? 0.998 : 0.996)) << name;
@@ -73,13 +74,13 @@ TEST_P(L10_Quantized, DynamicCodesBesideBitsandbytes) {
 }
 
 TEST_P(L10_Quantized, BytesAndKinds) {
-  context.device.ctx();  // what kernels need once
+  context.device.ctx();  // allocates what kernels need once
   const int64_t before = context.device.meter().now().allocated();
   struct Case {
     int bits;
     int64_t block;
     Range range;
-    int64_t bytes;  // of 1,000 elements
+    int64_t bytes;  // bytes of 1,000 elements
   };
   for (const Case& c : std::vector<Case>{{8, 0, Range::AbsMax, 1004},
                                          {8, 64, Range::AbsMax, 1064},
@@ -118,7 +119,7 @@ TEST_P(L10_Quantized, BytesAndKinds) {
     EXPECT_EQ(none.codes.numel(), 0);
     EXPECT_TRUE(to_host<double>(quantizer.dequantize(none, DType::F32)).empty());
   }
-  EXPECT_EQ(context.device.meter().now().allocated(), before) << "all is given back";
+  EXPECT_EQ(context.device.meter().now().allocated(), before) << "all memory must be freed";
 }
 
 TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
@@ -141,7 +142,7 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
   expect_refused("f: a codebook of 255 values for 4 bits", [&] {
     Quantizer(context.device, {.name = "f", .codebook = absmax_codebook(8), .bits = 4});
   });
-  expect_refused("f: with a zero point a codebook begins with 0, not -1", [&] {
+  expect_refused("f: with a zero point a codebook must begin with 0, not -1", [&] {
     Quantizer(context.device,
               {.name = "f", .codebook = absmax_codebook(8), .bits = 8, .range = Range::ZeroPoint});
   });
@@ -151,7 +152,7 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
   });
 }
 
-// On meta a quantizer knows the bytes of any size, without data.
+// On meta a quantizer gives the bytes of any size, without data.
 TEST(L10_QuantizedOnMeta, BytesOfALargeTensor) {
   Context context("meta");
   const Quantizer quantizer(context.device,

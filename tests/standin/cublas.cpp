@@ -1,6 +1,6 @@
-// cuBLAS's product, one element after another, and what it asks of its caller (cuBLAS's documentation,
-// sections 2.4 and 2.8): matrices are stored column by column, and ld is at least the height of a column as
-// stored.
+// cuBLAS's product, element by element, and the conditions that cuBLAS sets for its caller (its
+// documentation, sections 2.4 and 2.8): matrices are column-major, and ld is at least the height of a column
+// as stored.
 #include <algorithm>
 #include <bit>
 #include <thread>
@@ -11,7 +11,7 @@
 
 namespace gradus::standin {
 
-// A handle belongs to the GPU that was current when it was made, and serves one thread at a time.
+// A handle belongs to the GPU that was current when it was created, and serves one thread at a time.
 struct cublasContext {
   int gpu;
   std::thread::id thread;
@@ -22,8 +22,8 @@ struct cublasContext {
 const char* cublasGetStatusString(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_SUCCESS: return "success";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "the handle is of another GPU or thread, or was never made";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "no workspace was given, it would have to allocate one";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "the handle is of a different GPU or thread, or not created";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "no workspace was given, so cuBLAS would have to allocate one";
     case CUBLAS_STATUS_INVALID_VALUE: return "a size, stride or leading dimension is impossible";
     default: return "not supported";
   }
@@ -39,7 +39,7 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t) {
-  handle->workspace = false;  // as the real one does: it goes back to a workspace of its own
+  handle->workspace = false;  // the real one also returns to its own workspace
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, size_t bytes) {
@@ -91,7 +91,7 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
           sum += element(A, Atype, b * strideA + a_at) * element(B, Btype, b * strideB + b_at);
         }
         const int64_t at = b * strideC + j * ldc + i;
-        const float old = c_factor == 0 ? 0 : c_factor * element(C, Ctype, at);  // with 0 it is not read
+        const float old = c_factor == 0 ? 0 : c_factor * element(C, Ctype, at);  // with 0, C is not read
         set_element(C, Ctype, at, old + a_factor * sum);
       }
   return CUBLAS_STATUS_SUCCESS;

@@ -1,5 +1,5 @@
-// The words of CUDA's runtime that the code around cuBLAS uses, in the namespace of that code, so
-// that they never meet the real ones. What they do is in standin.cpp.
+// The names of CUDA's runtime that the code around cuBLAS uses, in the namespace of that code, so that they
+// never conflict with the real ones. standin.cpp implements them.
 #pragma once
 
 namespace gradus::standin {
@@ -8,7 +8,7 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorNoDevice = 100 };
 using cudaStream_t = void*;
 
 cudaError_t cudaGetDevice(int* device);
-cudaError_t cudaGetLastError();  // and forgets it
+cudaError_t cudaGetLastError();  // and clears it
 const char* cudaGetErrorString(cudaError_t);
 
 enum cudaDataType { CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF };

@@ -1,6 +1,6 @@
 // cuBLAS's matrix product, as far as kernels/cuda calls it, for tests on machines without a GPU. The Makefile
 // compiles matmul.cu in the namespace standin, with the headers of this folder in place of NVIDIA's. The
-// stand-in checks what the real one asks of its callers, and refuses.
+// stand-in checks the conditions that the real cuBLAS sets for its callers, and returns its errors.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace gradus::standin {
 
-// What a test may change of the machine that the library runs on, and what it may look at.
+// The machine that the library runs on: a test may change the GPU and read the counts.
 struct Machine {
-  int gpu = 0;                                      // the current one; below 0: there is none
-  int64_t cublas_handles = 0, cublas_products = 0;  // made, done
+  int gpu = 0;                                      // the current GPU; below 0: there is none
+  int64_t cublas_handles = 0, cublas_products = 0;  // created, computed
 };
 Machine& machine();
 

@@ -1,4 +1,4 @@
-// A turn (tests/kernel_testing.h) on the stand-in for cuBLAS, with emu's kernels beside them.
+// A turn (tests/kernels/kernel_testing.h) on the stand-in for cuBLAS; the other kernels are those of emu.
 #pragma once
 #include "tests/kernels/kernel_testing.h"
 #include "tests/standin/standin.h"

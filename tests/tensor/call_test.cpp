@@ -1,5 +1,5 @@
-// What an op passes to a kernel: scratch that lives as long as the call, a cost that is counted, and its
-// time.
+// The arguments that an op passes to a kernel: scratch memory that lives as long as the call, a cost that is
+// counted, and the time of the call.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct L02_Call : ::testing::Test {
 };
 
 TEST_F(L02_Call, ScratchLivesUntilTheStatementEnds) {
-  device.ctx();  // the workspace is there from now on
+  device.ctx();  // allocates the workspace
   device.allocator().keep_history();
   const Tensor x(device, {4}, DType::F32, Kind::Data, "x");
   const Usage before = meter.now();
@@ -48,12 +48,12 @@ TEST_F(L02_Call, ScratchLivesUntilTheStatementEnds) {
   const size_t events = history.size();
   const auto used = [](const Ctx& c) { return c.scratch; };
   EXPECT_NE(used(ctx(x, {.scratch = 1})), nullptr);
-  EXPECT_EQ(meter.now(), before) << "after the statement";
+  EXPECT_EQ(meter.now(), before) << "the statement must free its scratch memory";
   EXPECT_EQ(history.size(), events + 2);
-  EXPECT_EQ(used(ctx(x, {.scratch = 0})), nullptr) << "none is wanted";
-  EXPECT_EQ(history.size(), events + 2) << "and nothing was allocated";
+  EXPECT_EQ(used(ctx(x, {.scratch = 0})), nullptr) << "a cost without scratch gets none";
+  EXPECT_EQ(history.size(), events + 2) << "nothing may be allocated";
   EXPECT_THROW([](const Ctx&) { fail("a kernel"); }(ctx(x, {.scratch = 4096})), Error);
-  EXPECT_EQ(meter.now(), before) << "also where a kernel fails";
+  EXPECT_EQ(meter.now(), before) << "a failing kernel must free it, too";
 }
 
 TEST_F(L02_Call, ItsCostIsCounted) {

@@ -1,4 +1,4 @@
-// Being current, and recording: contexts, tapes and stretches without one, ended in every order.
+// The current context and recording: contexts, tapes and scopes without a tape end in every order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,7 +114,7 @@ TEST_F(L03_Recording, AnEvaluationLastsUntilTheLastOneEnds) {
   {
     const NoTape none;
     EXPECT_TRUE(context.evaluates());
-    const Tape tape;  // records, and still it is one
+    const Tape tape;  // records, but the Evaluation still applies
     EXPECT_TRUE(tanh(x).slot.wanted());
     EXPECT_TRUE(context.evaluates());
   }
@@ -133,7 +133,7 @@ TEST_F(L02_Recording, ATapeRecordsTheContextInWhichItBegan) {
   }
   const Tensor y = tanh(x);
   Context other("meta", 7);
-  tape.backward(y);  // the buffers are the tape's context's, whichever is current
+  tape.backward(y);  // gradients go to the tape's context, whichever is current
   EXPECT_EQ(&leaf.grad.device(), &context.device);
 }
 

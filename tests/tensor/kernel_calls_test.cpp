@@ -1,4 +1,4 @@
-// Observers of kernel calls: each call of the table comes to them, with its name, its cost and its arguments.
+// Observers of kernel calls: they get each call of the table with its name, its cost and its arguments.
 #include "src/tensor/kernel_calls.h"
 
 #include <array>
@@ -26,7 +26,7 @@ struct Watcher : KernelObserver {
 struct L13_KernelCalls : ::testing::TestWithParam<const char*> {};
 ON_DEVICES_WITH_DATA(L13_KernelCalls);
 
-// Three steps; the losses.
+// Trains three steps and returns the losses.
 std::vector<double> train() {
   Transformer model({.vocab = 20, .context = 5, .layers = 1, .heads = 2, .channels = 8, .dropout = 0.3});
   model.initialize(1);
@@ -55,13 +55,13 @@ TEST_P(L13_KernelCalls, AllOfAStepWithTheirCosts) {
   Watcher watcher;
   watcher.observe(context);
   context.device.meter().keep_trace();
-  EXPECT_EQ(train(), plain) << "the calls are made";
+  EXPECT_EQ(train(), plain) << "an observer must make the calls";
   std::map<Cost, int64_t> costs;
   std::map<std::string, int64_t> names;
   for (const auto& call : watcher.calls) ++costs[call->cost], ++names[call->entry];
   EXPECT_EQ(costs, context.device.meter().trace());
   for (const char* once : {"attention_plain_fwd", "attention_plain_bwd", "adamw", "begin_update"})
-    EXPECT_EQ(names[once], 3) << once << ", once a step";
+    EXPECT_EQ(names[once], 3) << once << ", once per step";
   watcher.stop();
   const size_t count = watcher.calls.size();
   train();

@@ -1,5 +1,5 @@
-// Tensors that go to the host when the device has no room: which ones go, that they come back as they were,
-// that every byte is counted; and storage that is empty.
+// Tensors that move to the host when the device has no room: which ones move, that they return with the same
+// bytes, that every byte is counted; and dropped storage.
 #include "src/tensor/pager.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMiB = int64_t(1) << 20;
 
-std::vector<char> noise(int64_t bytes, uint64_t stream) {  // NaNs of every kind among it
+std::vector<char> noise(int64_t bytes, uint64_t stream) {  // includes NaNs of every kind
   Rng rng(12, stream);
   std::vector<uint64_t> words(bytes / 8);
   for (uint64_t& word : words) word = rng.bits64();
@@ -21,8 +21,8 @@ std::vector<char> noise(int64_t bytes, uint64_t stream) {  // NaNs of every kind
   return {first, first + bytes};
 }
 
-// A device with room for so many groups and no more. A group is two tensors of 1 MiB, for which the allocator
-// asks for a segment of 2 MiB: one that goes makes room for exactly one.
+// A device with room for `rooms` groups. A group is two tensors of 1 MiB, for which the allocator gets a
+// segment of 2 MiB, so one group that leaves makes room for exactly one.
 struct Paged {
   Paged(const char* name, int64_t rooms, size_t count, bool expandable = false)
       : device(name, 2 * kMiB * (1 + rooms)), host(device.has_data() ? "cpu" : "meta") {
@@ -47,7 +47,7 @@ struct Paged {
   void write(Tensor t, const std::vector<char>& bytes) {
     if (device.has_data()) device.copy_in(t.set().p, bytes.data(), t.bytes());
   }
-  // On meta there are no bytes to compare; they are read all the same.
+  // On meta there are no bytes to compare, but the tensor is read there, too.
   bool holds(const Tensor& t, const std::vector<char>& want) {
     std::vector<char> bytes(want.size());
     device.copy_out(bytes.data(), t.in().p, t.bytes());
@@ -85,7 +85,7 @@ TEST_P(L12_Pager, WhatGoesComesBackToTheBit) {
     EXPECT_EQ(p.pager->groups(), 3u);
     EXPECT_TRUE(p.intact());
     uint64_t stream = 100;
-    for (const size_t g : {0, 2, 2, 1, 0}) {  // what is written later goes, too
+    for (const size_t g : {0, 2, 2, 1, 0}) {  // later writes move, too
       p.write(p.tensors[2 * g], noise(kMiB, ++stream));
       p.pager->use((g + 1) % 3);
       EXPECT_TRUE(p.tensors[2 * g].storage().dropped());
@@ -100,7 +100,7 @@ TEST_P(L12_Pager, WhatGoesComesBackToTheBit) {
 
 TEST_P(L12_Pager, TheGroupBeforeTheOneInUseGoesFirst) {
   Paged p(GetParam(), 3, 5);
-  EXPECT_EQ(p.on_device(), "014") << "none was in use: the last went, of those that were there";
+  EXPECT_EQ(p.on_device(), "014") << "no group was in use: of those on the device the last had to leave";
   int64_t moved = 4 * kMiB;
   EXPECT_EQ(p.out(), moved);
   const std::vector<size_t> used{2, 3, 4, 0, 1, 2, 0, 1, 4, 3, 2};
@@ -109,14 +109,14 @@ TEST_P(L12_Pager, TheGroupBeforeTheOneInUseGoesFirst) {
     if (p.tensors[2 * used[i]].storage().dropped()) moved += 2 * kMiB;
     p.pager->use(used[i]);
     EXPECT_EQ(p.on_device(), there[i]) << i;
-    EXPECT_EQ(p.out(), moved) << "one for one";
+    EXPECT_EQ(p.out(), moved) << "one group leaves for each that returns";
     EXPECT_EQ(p.in(), moved - 4 * kMiB);
   }
   const Tensor x = p.device_tensor(kMiB);
-  EXPECT_EQ(p.on_device(), "23") << "others ask for room, too; before 2 are 1, 0, 4: that is there";
+  EXPECT_EQ(p.on_device(), "23") << "a new tensor needs room: before 2 come 1, 0, 4; 4 is on the device";
   p.pager->done();
   const Tensor y = p.device_tensor(kMiB), z = p.device_tensor(kMiB);
-  EXPECT_EQ(p.on_device(), "2") << "none is in use: the last";
+  EXPECT_EQ(p.on_device(), "2") << "no group is in use: the last one leaves";
   EXPECT_EQ(p.out() - p.in(), 8 * kMiB);
   EXPECT_GT(p.pager->moved().seconds, 0);
 }
@@ -124,7 +124,7 @@ TEST_P(L12_Pager, TheGroupBeforeTheOneInUseGoesFirst) {
 TEST_P(L12_Pager, WhatIsOnTheHostIsOnItsMeterWithTheSameKindAndName) {
   Paged p(GetParam(), 2, 4);
   const Meter &device = p.device.meter(), &host = p.host.meter();
-  const auto on_host = [&] {  // in the order of its memory, which is that in which they went
+  const auto on_host = [&] {  // in the order of the memory, in which they arrived
     std::string names;
     for (const auto& [serial, segment] : p.host.allocator().segments())
       for (const Block* b = segment.first; b; b = b->next)
@@ -144,7 +144,7 @@ TEST_P(L12_Pager, WhatIsOnTheHostIsOnItsMeterWithTheSameKindAndName) {
   p.device.allocator().set_budget(0);
   p.pager->use(1);
   expect(1);
-  p.tensors[5].storage().set_kind(Kind::Weight);  // 2.second: comes back for it
+  p.tensors[5].storage().set_kind(Kind::Weight);  // 2.second returns for this
   expect(0);
   EXPECT_EQ(on_host(), "");
   p.tensors[5].storage().set_kind(Kind::Comm);
@@ -153,7 +153,7 @@ TEST_P(L12_Pager, WhatIsOnTheHostIsOnItsMeterWithTheSameKindAndName) {
   const Tensor x = p.device_tensor(kMiB), y = p.device_tensor(4 * 1024);
   EXPECT_EQ(on_host(), "3.first, optimizer; 3.second, weight; ");
   const Tensor z = p.device_tensor(kMiB);
-  EXPECT_EQ(host.now()[Kind::Comm], kMiB) << "the kind that it has now";
+  EXPECT_EQ(host.now()[Kind::Comm], kMiB) << "the kind that the tensor has now";
   p.device.allocator().set_budget(0);
   EXPECT_EQ(p.tensors[5].storage().kind(), Kind::Comm);
   EXPECT_TRUE(p.intact());
@@ -163,7 +163,7 @@ TEST_P(L12_Pager, WhatIsOnTheHostIsOnItsMeterWithTheSameKindAndName) {
 TEST_P(L12_Pager, WithoutPressureNothingMoves) {
   Paged p(GetParam(), 3, 3);
   for (int round = 0; round < 2; ++round)
-    for (size_t g = 0; g < 4; ++g) p.pager->use(g);  // one more: it has no tensors
+    for (size_t g = 0; g < 4; ++g) p.pager->use(g);  // group 3 has no tensors
   EXPECT_TRUE(p.intact());
   EXPECT_EQ(double(p.out() + p.in()) + p.pager->moved().seconds, 0);
 }
@@ -180,13 +180,13 @@ TEST_P(L12_Pager, ReadingOneTensorBringsItsGroupWhichIsThenInUse) {
       EXPECT_EQ(p.on_device(), "03");
       EXPECT_EQ(p.tensors[which].storage().bytes(), kMiB);
       EXPECT_EQ(p.tensors[which].storage().name().substr(0, 2), "1.");
-      EXPECT_EQ(p.in(), 0) << "to ask for size and name brings nothing";
+      EXPECT_EQ(p.in(), 0) << "reading size and name must not bring a group back";
       read(p.tensors[which]);
-      EXPECT_EQ(p.on_device(), "13") << "0 was before it";
+      EXPECT_EQ(p.on_device(), "13") << "group 0 comes before 1 and leaves";
       EXPECT_EQ(p.in(), 2 * kMiB);
       const Tensor x = p.device_tensor(kMiB);
       EXPECT_EQ(p.on_device(), "1");
-      EXPECT_THROW(p.device_tensor(2 * kMiB), OutOfMemory) << "it stays";
+      EXPECT_THROW(p.device_tensor(2 * kMiB), OutOfMemory) << "the group in use must stay";
       EXPECT_EQ(p.on_device(), "1");
     }
 }
@@ -201,14 +201,15 @@ TEST_P(L12_Pager, GoingAndComingIsNoWriteAndViewsStay) {
     EXPECT_TRUE(p.holds(part, half) && p.holds(flat, half));
     p.pager->use(1);
     EXPECT_TRUE(t.storage().dropped() && part.storage().dropped());
-    EXPECT_TRUE(p.holds(flat, half)) << "also what brings it back";
+    EXPECT_TRUE(p.holds(flat, half)) << "the first read after the group left";
   }
   EXPECT_EQ(t.storage().version, version);
   EXPECT_EQ(&flat.storage(), &t.storage());
   p.pager->use(1);
   Tensor row = t.narrow(3, 1);
   row.set();
-  EXPECT_EQ(t.storage().version, version + 1) << "a write is one, though it brings the group back first";
+  EXPECT_EQ(t.storage().version, version + 1)
+      << "set() counts as one write, although it brings the group back first";
 }
 
 TEST_P(L12_Pager, OutOfMemoryIsSaidWhenNothingMoreCanGo) {
@@ -217,7 +218,7 @@ TEST_P(L12_Pager, OutOfMemoryIsSaidWhenNothingMoreCanGo) {
   EXPECT_EQ(p.on_device(), "12");
   expect_refused("out of memory: other [104857600] (other) needs 104857600 bytes",
                  [&] { p.device_tensor(100 * kMiB); });
-  EXPECT_EQ(p.on_device(), "1") << "all but the one in use went before";
+  EXPECT_EQ(p.on_device(), "1") << "all groups but the one in use must leave first";
   EXPECT_TRUE(p.intact());
   p.pager->done();
   EXPECT_THROW(p.device_tensor(100 * kMiB), OutOfMemory);
@@ -227,7 +228,7 @@ TEST_P(L12_Pager, OutOfMemoryIsSaidWhenNothingMoreCanGo) {
   EXPECT_TRUE(p.intact());
 }
 
-// Where there is room for one of its two tensors: what has come stays, and goes, as half a group.
+// There is room for one of the two tensors: the half that has returned stays, and leaves, as half a group.
 TEST_P(L12_Pager, AGroupThatComesHalfWayIsWhole) {
   Paged p(GetParam(), 1, 2);
   Tensor x = p.device_tensor(kMiB);
@@ -238,10 +239,10 @@ TEST_P(L12_Pager, AGroupThatComesHalfWayIsWhole) {
   EXPECT_TRUE(p.tensors[1].storage().dropped());
   p.pager->done();
   const Tensor y = p.device_tensor(kMiB);
-  EXPECT_EQ(p.out(), 5 * kMiB) << "the half that was there";
+  EXPECT_EQ(p.out(), 5 * kMiB) << "the half that was on the device";
   x = {};
   EXPECT_THROW(p.tensors[1].in(), OutOfMemory);
-  p.device_tensor(kMiB);  // what did come back is not in use
+  p.device_tensor(kMiB);  // the half that did return is not in use
   p.taken.clear();
   EXPECT_TRUE(p.intact());
   EXPECT_EQ(p.out() - p.in(), 2 * kMiB);
@@ -250,7 +251,7 @@ TEST_P(L12_Pager, AGroupThatComesHalfWayIsWhole) {
 TEST_P(L12_Pager, AGroupStaysWhileItGrowsAlsoIfSomeOfItIsOnTheHost) {
   Paged p(GetParam(), 2, 2);
   p.add("third", Kind::Optimizer, DType::BF16, 0);
-  EXPECT_TRUE(p.tensors[2].storage().dropped()) << "of none in use the last went for it";
+  EXPECT_TRUE(p.tensors[2].storage().dropped()) << "no group was in use, so the last one had to leave";
   const Tensor x = p.device_tensor(kMiB);
   p.pager->done();
   p.add("third", Kind::Optimizer, DType::BF16, 1);
@@ -260,7 +261,7 @@ TEST_P(L12_Pager, AGroupStaysWhileItGrowsAlsoIfSomeOfItIsOnTheHost) {
     EXPECT_THROW(p.device_tensor(100 * kMiB), OutOfMemory);
     EXPECT_EQ(p.tensors[5].storage().dropped(), !grows);
   }
-  EXPECT_EQ(p.in(), 2 * kMiB) << "it came back to grow";
+  EXPECT_EQ(p.in(), 2 * kMiB) << "the group must return to grow";
   p.taken.clear();
   EXPECT_TRUE(p.intact());
 }
@@ -270,7 +271,7 @@ TEST_P(L12_Pager, AnotherOneThatEndsLeavesTheFirst) {
   { const Pager second(p.device, p.host); }
   Device another(GetParam());
   Pager(another, p.host);
-  EXPECT_TRUE(p.intact()) << "the first goes on";
+  EXPECT_TRUE(p.intact()) << "the first pager must still work";
   p.pager.reset();
   p.tensors.clear();
   p.pager.emplace(p.device, p.host);
@@ -285,11 +286,11 @@ TEST_P(L12_Pager, AfterItsEndWhatIsOnTheHostIsRefusedAndTheRestIsThere) {
   const Tensor part = p.tensors[1].narrow(0, 1);
   p.pager.reset();
   EXPECT_EQ(p.host.meter().now()[Kind::Optimizer] + p.host.meter().now()[Kind::Weight], 0);
-  expect_refused("tensor '0.first' is not there: it is on the host, and nobody is there to bring it back",
+  expect_refused("tensor '0.first' has no memory: it is on the host, and its pager has ended",
                  [&] { p.tensors[0].in(); });
-  expect_refused("tensor '0.second' is not there: it is on the host", [&] { part.in(); });
+  expect_refused("tensor '0.second' has no memory: it is on the host", [&] { part.in(); });
   EXPECT_TRUE(p.holds(p.tensors[2], noise(kMiB, 2)) && p.holds(p.tensors[3], noise(kMiB, 3)));
-  EXPECT_THROW(p.device_tensor(kMiB), OutOfMemory) << "nobody is asked any more";
+  EXPECT_THROW(p.device_tensor(kMiB), OutOfMemory) << "a pager that has ended must not be asked for room";
   EXPECT_TRUE(p.holds(p.tensors[2], noise(kMiB, 2)));
   p.tensors.clear();
   EXPECT_EQ(p.device_tensor(kMiB).bytes(), kMiB);

@@ -1,4 +1,4 @@
-// What paging stands on: the allocator asks for room, and storage may be empty for a while.
+// The basis of paging: the allocator asks for room, and a storage may be dropped for a while.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,7 @@ const auto kName = [](const auto& info) { return std::string(info.param); };
 INSTANTIATE_TEST_SUITE_P(Devices, L12_Room, ::testing::ValuesIn(devices_with_data()), kName);
 INSTANTIATE_TEST_SUITE_P(NoData, L12_Room, ::testing::Values("meta"), kName);
 
-// Whoever can make room: it is asked only when there is none, after the cache was emptied, and again and
-// again.
+// make_room is called only when there is no room, after the cache was emptied, and repeatedly.
 TEST_P(L12_Room, RoomIsAskedForUntilItIsThereOrNothingMoreIsFreed) {
   Device device(GetParam(), 8 * kMiB);
   std::vector<Tensor> held;
@@ -31,11 +30,11 @@ TEST_P(L12_Room, RoomIsAskedForUntilItIsThereOrNothingMoreIsFreed) {
     return true;
   });
   for (int i = 0; i < 7; ++i) held.push_back(tensor(kMiB));
-  EXPECT_EQ(asked, 0) << "3 segments of two, and one beside the step scalars";
+  EXPECT_EQ(asked, 0) << "3 segments hold two each, and one block is next to the step scalars";
   EXPECT_THROW(tensor(9 * kMiB), OutOfMemory);
-  EXPECT_EQ(asked, 7 + 1) << "and once more, to hear that it was the last";
+  EXPECT_EQ(asked, 7 + 1) << "the last call learns that nothing is left to free";
   for (int i = 0; i < 7; ++i) held.push_back(tensor(kMiB));
-  std::reverse(held.begin(), held.end());  // what is beside the scalars comes last: one segment needs two
+  std::reverse(held.begin(), held.end());  // the block next to the scalars goes last: two free a segment
   const Tensor one = tensor(kMiB);
   EXPECT_EQ(asked, 9);
   EXPECT_EQ(held.size(), 6u);
@@ -54,27 +53,27 @@ TEST_P(L12_Room, StorageThatIsEmptyIsRefusedByNameUntilItIsFilledWithAsManyBytes
   Tensor t = tensor(16);
   const uint32_t version = t.storage().version;
   Tensor part = t.narrow(3, 2);
-  t.storage().drop("it went for a walk");
+  t.storage().drop("it is on holiday");
   EXPECT_TRUE(t.storage().dropped() && part.storage().dropped());
   EXPECT_EQ(device.meter().now()[Kind::Data], 0);
   for (const auto& read :
        std::vector<std::function<void()>>{[&] { t.in(); }, [&] { part.set(); }, [&] { t.storage().kind(); }})
-    expect_refused("tensor 'made' is not there: it went for a walk", read);
+    expect_refused("tensor 'made' has no memory: it is on holiday", read);
   EXPECT_EQ(t.storage().bytes(), 512);
   EXPECT_EQ(t.storage().name(), "made");
   for (const int64_t rows : {8, 15, 17})
-    expect_refused("'made' had 512 bytes, made again it has " + std::to_string(rows * 32),
+    expect_refused("'made' had 512 bytes, recomputed it has " + std::to_string(rows * 32),
                    [&] { t.storage().refill(tensor(rows).storage()); });
   EXPECT_TRUE(t.storage().dropped());
   t.storage().on_read = [&] { t.storage().refill(tensor(16).storage()); };
   const void* data = t.in().p;
   EXPECT_EQ(static_cast<const float*>(data) + 3 * 8, part.in().p);
-  EXPECT_EQ(device.meter().now()[Kind::Data], 512) << "it has what was made for it";
+  EXPECT_EQ(device.meter().now()[Kind::Data], 512) << "it has the memory that on_read allocated";
   EXPECT_EQ(t.storage().name(), "made");
-  EXPECT_EQ(t.storage().version, version + 1) << "that of part.set()";
-  t.storage().drop("it went again");
+  EXPECT_EQ(t.storage().version, version + 1) << "only part.set() is a write";
+  t.storage().drop("it left again");
   t.storage().on_read = [] {};
-  expect_refused("tensor 'made' is not there: it went again", [&] { part.in(); });
+  expect_refused("tensor 'made' has no memory: it left again", [&] { part.in(); });
 }
 
 }  // namespace

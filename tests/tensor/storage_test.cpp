@@ -30,13 +30,13 @@ TEST(L02_TensorViews, NarrowIsRowsOfRows) {
     EXPECT_EQ(to_host<double>(last), (std::vector<double>{20, 21, 22, 23}));
     EXPECT_EQ(to_host<double>(part.reshape({8, 2}).narrow(7, 1)), (std::vector<double>{18, 19}));
     EXPECT_EQ(x.narrow(6, 0).numel(), 0);
-    EXPECT_FALSE(part.slot.wanted()) << "a part of a tensor has no part of its gradient";
+    EXPECT_FALSE(part.slot.wanted()) << "a part of a tensor has no gradient";
     for (const auto& [begin, count] :
          std::vector<std::pair<int64_t, int64_t>>{{0, 7}, {6, 1}, {7, 0}, {-1, 2}, {2, -1}})
-      expect_refused("of [6,2,2] do not exist",
+      expect_refused("do not exist in [6,2,2]",
                      [&, begin = begin, count = count] { x.narrow(begin, count); });
-    expect_refused("narrow: 2 rows from row 3 on of [4,2,2] do not exist", [&] { part.narrow(3, 2); });
-    expect_refused("of [6,2,2] do not exist", [&] { x.narrow(1, INT64_MAX); });
+    expect_refused("narrow: 2 rows from row 3 do not exist in [4,2,2]", [&] { part.narrow(3, 2); });
+    expect_refused("do not exist in [6,2,2]", [&] { x.narrow(1, INT64_MAX); });
   }
   EXPECT_NE(refusal([&] { Tensor(context.device, {}, DType::F32, Kind::Data, "x").narrow(0, 1); }), "");
 }
@@ -61,7 +61,7 @@ TEST(L02_TensorViews, ReshapeKeepsElementsSlotAndStorage) {
   EXPECT_EQ(y.slot.id, 9);
   EXPECT_EQ(&y.storage(), &x.storage());
   EXPECT_EQ(to_host<double>(y), counted(12));
-  EXPECT_EQ(x.shape(), (Shape{3, 4})) << "the tensor itself stays as it is";
+  EXPECT_EQ(x.shape(), (Shape{3, 4})) << "reshape must not change the tensor itself";
   expect_refused("reshape: [3,4] has 12 elements, [3,5] has 15", [&] { x.reshape({3, 5}); });
   expect_refused("[11] has 11", [&] { x.reshape({11}); });
   EXPECT_EQ(y.rows().rows, 6);
@@ -83,7 +83,7 @@ TEST(L02_TensorStorage, EveryWriteIsCountedNoReadIs) {
   part.reshape({2, 1}), part.narrow(1, 1).reshape({1, 1}), part.detach(), other.narrow(1, 1);
   EXPECT_EQ(x.storage().version, before);
   x.set(), copy.add(), part.out(Write::Set), copy_from_host(other, counted(4));
-  EXPECT_EQ(x.storage().version, before + 4) << "through whatever view";
+  EXPECT_EQ(x.storage().version, before + 4) << "writes count through every view";
   EXPECT_EQ(x.set().w, Write::Set);
   EXPECT_EQ(x.add().w, Write::Add);
   EXPECT_EQ(x.out(Write::Add).w, Write::Add);
@@ -106,7 +106,7 @@ TEST(L02_TensorStorage, TheLastViewKeepsTheBlockAndItsKind) {
       EXPECT_TRUE(x.shares_storage() && part.shares_storage());
     }
     EXPECT_FALSE(part.shares_storage());
-    EXPECT_EQ(meter.now()[Kind(k)], before + 200) << "all of it, for a part";
+    EXPECT_EQ(meter.now()[Kind(k)], before + 200) << "a part keeps the whole block";
     const int64_t activations = meter.now()[Kind::Activation];
     part.storage().set_kind(Kind::Activation);
     if (Kind(k) != Kind::Activation) {
@@ -148,7 +148,7 @@ TEST(L02_TensorViews, OfNothing) {
   EXPECT_TRUE(to_host<double>(none).empty());
   EXPECT_EQ(none.narrow(0, 0).shape(), (Shape{0, 3}));
   EXPECT_EQ(none.reshape({5, 0}).numel(), 0);
-  expect_refused("narrow: 1 rows from row 0 on of [0,3] do not exist", [&] { none.narrow(0, 1); });
+  expect_refused("narrow: 1 rows from row 0 do not exist in [0,3]", [&] { none.narrow(0, 1); });
   const Tensor undefined;
   EXPECT_FALSE(undefined.defined() || undefined.shares_storage() || undefined.slot.wanted());
   EXPECT_EQ(undefined.dtype(), DType::F32);
@@ -162,7 +162,7 @@ TEST(L02_TensorStorage, BytesAreThoseAskedForAndADetachedTensorSharesThem) {
     Tensor x(context.device, {3, 7}, t, Kind::Comm, "x");
     EXPECT_EQ(x.bytes(), 21 * size_of(t));
     EXPECT_EQ(x.storage().bytes(), 21 * size_of(t));
-    EXPECT_EQ(x.narrow(1, 1).storage().bytes(), 21 * size_of(t)) << "all of it";
+    EXPECT_EQ(x.narrow(1, 1).storage().bytes(), 21 * size_of(t)) << "the bytes of the whole storage";
     EXPECT_EQ(x.narrow(1, 1).bytes(), 7 * size_of(t));
     x.slot.id = 9;
     const Tensor detached = x.narrow(0, 3).reshape({7, 3}).detach();

@@ -20,7 +20,7 @@ std::vector<Raw> raw(const Tensor& x) {
   return bits;
 }
 
-// How numbers are rounded is kernels/dtype_test's; here, that they are, on the way to the device.
+// kernels/dtype_test tests how numbers are rounded; here, that they are rounded on the way to the device.
 TEST(L03_Tensor, NumbersOf16BitsGoThereAndBack) {
   struct Row {
     DType dtype;
@@ -56,7 +56,7 @@ TEST(L02_Tensor, From64BitsTo32AndBack) {
     Context context(name);
     const std::vector<double> values = {1 + 0x1p-24, 1 + 0x1p-24 + 0x1p-40, 1 + 0x3p-24, 0.1, -1e300};
     const Tensor wide = from_host(context.device, values, {5}, DType::F64, Kind::Data, "x");
-    EXPECT_EQ(to_host<double>(wide), values) << name << ": nothing may be lost";
+    EXPECT_EQ(to_host<double>(wide), values) << name << ": fp64 must keep all bits";
     EXPECT_EQ(raw<double>(wide), values) << name;
     const Tensor x = from_host(context.device, values, {5}, DType::F32, Kind::Data, "x");
     EXPECT_EQ(raw<uint32_t>(x),
@@ -144,7 +144,7 @@ TEST(L02_Tensor, HostCopiesRefuseOtherSizes) {
                  [&] { Tensor(context.device, {int64_t(1) << 60}, DType::F64, Kind::Weight, "wte"); });
   for (const auto& [size, t] : {std::pair(61, DType::F64), {62, DType::F64}, {62, DType::F32}})
     expect_refused(
-        "more bytes than an int64 can count",  // 2^64 and more, which come round to 0
+        "more bytes than an int64 can count",  // 2^64 and more, which would wrap around to 0
         [&, size = size, t = t] { Tensor(context.device, {int64_t(1) << size}, t, Kind::Weight, "wte"); });
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check.sh: what `make check` checks, in the folder it is called from. Every violation is a line that says
-# where; the last line is the number of them. check_selftest.sh plants one violation of each kind and looks
-# for the line. TOOL is the program `course`.
+# check.sh: the checks of `make check`, for the current folder. Each violation is a line that says where; the last
+# line is their number. check_selftest.sh plants one violation of each kind and looks for its line. TOOL is the
+# program `course`.
 tools=$(dirname "$0")
 exceptions=tests/tools/exceptions.txt
 . "$tools/pictures.sh"
@@ -13,7 +13,7 @@ text_files() {
   files Makefile README.md .ci src kernels lessons data tests |
     grep -E '(Makefile|run|\.(h|cpp|cu|inc|md|sh|awk|txt|py))$' | grep -v '^tests/golden/.*\.txt$'
 }
-over() { echo "$1: $2 lines; the most is $3"; }
+over() { echo "$1: $2 lines; the limit is $3"; }
 
 top_level() {
   for entry in *; do
@@ -55,8 +55,8 @@ function_lengths() {
     done
 }
 
-# What a lesson has of its own beside main.cpp; what lessons share stands in lessons/published. Lesson 22 has the
-# trainer, too, which was planned with 600 lines.
+# The files of a lesson without main.cpp; files that lessons share are in lessons/published. Lesson 22 also has the
+# trainer, which was planned with 600 lines.
 lesson_lengths() {
   for folder in lessons/[0-9][0-9]_*; do
     lines=$(cat $(files "$folder" | grep -E '\.(h|cpp|cu)$' | grep -v /main.cpp) </dev/null | wc -l)
@@ -65,7 +65,7 @@ lesson_lengths() {
   done
 }
 
-engine_budget=29300  # lines, a smoke alarm. 24,500 were planned for all lessons; lesson 16 took 1,400, 19 and 20 900 each, 21 1,600
+engine_budget=29300  # lines, a warning level. 24,500 were planned for all lessons; lesson 16 took 1,400, 19 and 20 900 each, 21 1,600
 engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
 total_length() { [ "$(engine_size)" -le $engine_budget ] || over "src and kernels" "$(engine_size)" $engine_budget; }
 
@@ -75,7 +75,7 @@ exceptions() {
   done
 }
 
-# Paths of one machine, addresses of one network, and work left open. (Brackets keep this file from matching.)
+# Paths of one machine, addresses of one network, and unfinished work. (Brackets keep this file from matching.)
 places() {
   folders='(^|[^A-Za-z0-9_.])/([h]ome|[w]ork|[r]oot|[m]nt|[U]sers|[t]mp|[o]pt)/'
   hosts='[l]ocalhost|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:[0-9]'
@@ -83,79 +83,72 @@ places() {
 }
 open_work() {
   grep -nE '\b([T]ODO|[F]IXME|[X]XX)\b' $(text_files) /dev/null |
-    grep -vE '[0-9][0-9]\.[0-9]' | cut -c1-160 | sed 's/$/   <- open work that is no exercise/'
+    grep -vE '[0-9][0-9]\.[0-9]' | cut -c1-160 | sed 's/$/   <- open work that is not an exercise/'
 }
 
-# All tests of a lesson are one program, in which a suite of TEST_P stands once.
+# All tests of a lesson form one program, in which the tests of a TEST_P suite must be in one file.
 suites() {
   grep -E '^TEST_P\(' $(cxx tests) /dev/null | sed -E 's/^([^:]*):TEST_P\(([^,]*),.*/\2 \1/' | sort -u |
-    awk '$1 == suite { print $2 ": " suite " has tests in " file ", too; give it another name" } { suite = $1; file = $2 }'
+    awk '$1 == suite { print $2 ": " suite " has tests in " file ", too; give it a different name" } { suite = $1; file = $2 }'
 }
 
-# What check-course asks for on paper.
+# The part "on paper" of check-course.
 exercises() {
   report=$(PARTS= "$TOOL" check 2>&1)
   echo "$report" | grep -vE '^checked |^[0-9]+ faults$'
-  echo "$report" | grep -qE '^[0-9]+ faults$' || echo "course check did not come to its end"
+  echo "$report" | grep -qE '^[0-9]+ faults$' || echo "course check did not finish"
 }
 
-# What a page shows stands beside it, and loads quickly.
+# The pictures of a page are in its folder, and load quickly.
 pictures() {
   for page in lessons/*/README.md; do
     for picture in $(shown_on "$page"); do
       file=$(dirname "$page")/$picture
       bytes=$(wc -c 2>/dev/null <"$file")
-      [ "${bytes:-0}" -gt 0 ] || { echo "$page: $picture is not there; run make lessons, then make readme"; continue; }
-      [ "$bytes" -le 60000 ] || echo "$file: $bytes bytes; the most is 60000"
+      [ "${bytes:-0}" -gt 0 ] || { echo "$page: $picture is missing; run make lessons, then make readme"; continue; }
+      [ "$bytes" -le 60000 ] || echo "$file: $bytes bytes; the limit is 60000"
     done
   done
 }
 
-# A page has the parts of the pattern in their order, is short, and says what its output.txt says.
+# A page has the parts of the pattern in their order, is short, agrees with its output.txt, and names the same time as
+# the teachers' table of lessons/README.md.
 pages() {
   parts="Question Symbols Idea By_hand Figure Formula Run_it What_to_look_at Output Read Common_mistakes Check_yourself \
 Exercises Papers"
   for page in lessons/[0-9][0-9]_*/README.md; do
     found_parts=$(sed -n 's/^## //p' "$page" | tr ' ' '_')
-    [ "$(echo $found_parts)" = "$(echo $parts)" ] || echo "$page: its parts are not those of the pattern: $(echo $parts)"
+    [ "$(echo $found_parts)" = "$(echo $parts)" ] || echo "$page: its parts differ from the pattern: $(echo $parts)"
     { awk -v output="$(dirname "$page")/output.txt" -f "$tools/page.awk" "$page" >"$found.md"; } 2>&1
-    cmp -s "$found.md" "$page" || echo "$page: is not what its output.txt says; run make lessons, then make readme"
+    cmp -s "$found.md" "$page" || echo "$page: does not agree with its output.txt; run make lessons, then make readme"
+    nn=$(basename "$(dirname "$page")" | cut -c1-2)
+    minutes=$(sed -nE 's/^Time: ([0-9.]+) hours?\. Prerequisites: .*/\1/p' "$page" | awk '{ print 60 * $1 }')
+    [ -n "$minutes" ] || echo "$page: has no line 'Time: N hours. Prerequisites: …'"
+    grep -q "^| $nn | ${minutes:-[0-9]*} |" lessons/README.md ||
+      echo "$page: its time, $minutes minutes, differs from the teachers' table in lessons/README.md"
+    rows=$(awk '/^\*\*In PyTorch\*\*/ { found = 1 } found && /^## / { exit } found && /^\|/ { rows++ } END { print rows - 2 }' "$page")
+    [ "$rows" -ge 1 ] && [ "$rows" -le 5 ] || echo "$page: 'In PyTorch' has $rows rows; expected 1 to 5"
     awk '/^<!-- output/ { shown = 1 } /^<!-- end of output/ { shown = 0; next }
       /^```/ { fenced = !fenced; next }
       fenced { lines += shown; next }
-      !/^[|#]/ {  # a word has two letters side by side; symbols are none
+      !/^[|#]/ {  # a word has two adjacent letters; symbols do not count
         gsub(/<!--[^>]*( > [^>]*)*-->/, "")
         for (i = 1; i <= NF; i++) words += $i ~ /[A-Za-z][A-Za-z]/
       }
       END {
         if (words < 700 || words > 1000) print FILENAME ": " words " words of prose; a page has 700 to 1000"
-        if (lines > 60) print FILENAME ": " lines " lines of output; the most is 60, the rest is in output.txt"
+        if (lines > 60) print FILENAME ": " lines " lines of output; the limit is 60, the rest is in output.txt"
       }' "$page"
   done
 }
 
-# The lessons whose English was gone through; src, kernels and lessons 19 to 22 follow.
-reworded() { ls -d lessons/README.md lessons/published lessons/0[1-9]_* lessons/1[0-8]_* 2>/dev/null; }
-# A reworded page names the same time as the teachers' table of lessons/README.md, and what its lesson is called in PyTorch.
-reworded_pages() {
-  for page in $(reworded | sed -n 's|_.*|&/README.md|p'); do
-    nn=$(basename "$(dirname "$page")" | cut -c1-2)
-    minutes=$(sed -nE 's/^Time: ([0-9.]+) hours?\. Prerequisites: .*/\1/p' "$page" | awk '{ print 60 * $1 }')
-    [ -n "$minutes" ] || echo "$page: has no line 'Time: N hours. Prerequisites: …'"
-    grep -q "^| $nn | ${minutes:-[0-9]*} |" lessons/README.md ||
-      echo "$page: its time, $minutes minutes, is not that of the teachers' table in lessons/README.md"
-    rows=$(awk '/^\*\*In PyTorch\*\*/ { found = 1 } found && /^## / { exit } found && /^\|/ { rows++ } END { print rows - 2 }' "$page")
-    [ "$rows" -ge 1 ] && [ "$rows" -le 5 ] || echo "$page: 'In PyTorch' has $rows rows; it has 1 to 5"
-  done
-}
-
-# Words that are not used, from words.txt, in the text of reworded folders: of sources the lines that have a comment or a string.
+# The words of words.txt, in text; in sources only lines with a comment or a string are searched.
 words() {
   list=$tools/words.txt
   grep -vE '^(#|except )' "$list" | cut -f1 >"$found.words"
-  { files $(reworded) | grep '\.md$' |
+  { files README.md .ci src kernels lessons tests | grep -E '\.(md|sh|mk|awk)$|/run$' | grep -v '^tests/golden/' |
       tr '\n' '\0' | xargs -0 grep -nHowiE -f "$found.words" /dev/null
-    cxx $(reworded) | tr '\n' '\0' | xargs -0 grep -nH '//\|"' /dev/null |
+    cxx src kernels lessons tests | tr '\n' '\0' | xargs -0 grep -nH '//\|"' /dev/null |
       awk -F: '{ at = $1 ":" $2; sub(/^[^:]*:[^:]*:/, ""); print at ":" $0 }' >"$found.text"
     cut -d: -f3- "$found.text" | grep -nowiE -f "$found.words" |
       awk -F: 'NR == FNR { at[NR] = $1 ":" $2; next } { print at[$1] ":" $2 }' "$found.text" -
@@ -165,7 +158,7 @@ words() {
 }
 
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work suites exercises pictures pages reworded_pages words; do
+  open_work suites exercises pictures pages words; do
   $check >>"$found"
 done
 cat "$found"

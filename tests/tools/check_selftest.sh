@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_selftest.sh: plants violations in a small tree, one after another, and sees that check.sh names each.
-# A check that cannot fail checks nothing.
+# check_selftest.sh: plants violations in a small tree, one after the other, and expects that check.sh names each. A
+# check that cannot fail checks nothing.
 tools=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d) && trap 'rm -rf "$tree"' EXIT
 cp "$tools/../../.clang-format" "$tree" && cd "$tree" || exit 1
@@ -36,7 +36,7 @@ page_with() {  # EXERCISE: a page by the pattern, and no longer than it may be
       Symbols) printf '| symbol | here |\n|---|---|\n| n | 300<!-- = steps --> |\n' ;;
       Output) printf '<!-- output: steps -->\n```\nsteps 300\n```\n<!-- end of output -->\n' ;;
       Exercises) echo "- $1 *fill in*" ;;
-      Common*) printf '**In PyTorch**\n\n| gradus | PyTorch and its libraries |\n|---|---|\n| a | b |\n\n' ;;
+      Common*) printf '**In PyTorch**\n\n| here | there |\n|---|---|\n| a | b |\n\n' ;;
     esac
   done
 }
@@ -48,7 +48,7 @@ exercise() {  # ID LINES
 function_of() { echo "void $1() {"; yes '  f();' | head -n $(($2 - 2)); echo "}"; }
 include() { printf '#include "%s"\n' "$1"; }
 
-# expect TEXT: check.sh fails and prints TEXT. Then the tree is made anew.
+# expect TEXT: check.sh fails and prints TEXT. Then the tree is created again.
 expect() {
   if sh "$tools/check.sh" >build/report 2>&1 || ! grep -qF -- "$1" build/report; then
     echo "self-test of check: did not find: $1"
@@ -73,7 +73,7 @@ expect_none() {
 fresh;                                              expect_none
 mkdir vendor;                                       expect "vendor: does not belong to the top level"
 include src/core/c.h >>kernels/k.h;                 expect "kernels may not include src/core"
-include src/data/d.h >>src/io/i.h;                  expect "src/io and src/data may not know each other"
+include src/data/d.h >>src/io/i.h;                  expect "src/io and src/data may not include each other"
 include src/io/i.h >>src/core/c.h;                  expect "src/core may not include src/io, a layer above it"
 touch lessons/02_b/b.h; include lessons/02_b/b.h >>lessons/01_a/main.cpp
                                                     expect "a lesson includes a later one"
@@ -83,18 +83,18 @@ mkdir src/misc; echo "int x;" >src/misc/m.cpp;      expect "src/misc is not a la
 printf '\n01_y: kind: what\nsrc/io/i.h\n-gone\n' >>tests/mutants/01.txt
                                                     expect "tests/mutants/01.txt: 01_y does not apply"
 echo "int   x;" >>src/io/i.h;                       expect "src/io/i.h:2: not formatted"
-echo '![a](b.svg)' >>lessons/01_a/README.md;         expect "lessons/01_a/README.md: b.svg is not there"
+echo '![a](b.svg)' >>lessons/01_a/README.md;         expect "lessons/01_a/README.md: b.svg is missing"
 echo '![a](b.svg)' >>lessons/01_a/README.md; head -c 60001 /dev/zero >lessons/01_a/b.svg
-                                                    expect "lessons/01_a/b.svg: 60001 bytes; the most is 60000"
-yes "int f();" | head -n 301 >src/io/i.h;           expect "src/io/i.h: 301 lines; the most is 300"
-yes "int f();" | head -n 151 >lessons/02_b/main.cpp; expect "main.cpp: 151 lines; the most is 150"
+                                                    expect "lessons/01_a/b.svg: 60001 bytes; the limit is 60000"
+yes "int f();" | head -n 301 >src/io/i.h;           expect "src/io/i.h: 301 lines; the limit is 300"
+yes "int f();" | head -n 151 >lessons/02_b/main.cpp; expect "main.cpp: 151 lines; the limit is 150"
 for i in 1 2 3; do yes "int f$i();" | head -n 234 >lessons/02_b/$i.cpp; done
-                                                    expect "lessons/02_b: 702 lines; the most is 700"
+                                                    expect "lessons/02_b: 702 lines; the limit is 700"
 mkdir lessons/published; include lessons/01_a/a.h >lessons/published/r.h
                                                     expect "lessons/published may not include lessons, a layer above it"
 mkdir lessons/published; echo "#pragma once" >lessons/published/r.h; include lessons/published/r.h >>src/io/i.h
                                                     expect "src/io may not include lessons/published, a layer above it"
-function_of g 61 >src/io/i.cpp;                     expect "src/io/i.cpp:1: g: 61 lines; the most is 60"
+function_of g 61 >src/io/i.cpp;                     expect "src/io/i.cpp:1: g: 61 lines; the limit is 60"
 { printf 'namespace n {\nstruct S {\n'; function_of g 61 | sed 's/^/  /'; printf '};\n}\n'; } >src/io/i.cpp
                                                     expect "src/io/i.cpp:3: g: 61 lines"
 { function_of g 60; function_of h 60; echo 'const char* s = "{";'; function_of k 61; } >src/io/i.cpp
@@ -102,7 +102,7 @@ function_of g 61 >src/io/i.cpp;                     expect "src/io/i.cpp:1: g: 6
 for i in 1 2 3 4 5; do yes "int f();" | head -n 6000 >kernels/$i.h; done
                                                     expect "src and kernels: 30"
 echo "// see /ho""me/x" >>src/io/i.h;               expect "src/io/i.h:2:// see"
-echo "// TO""DO: later" >>src/io/i.h;               expect "open work that is no exercise"
+echo "// TO""DO: later" >>src/io/i.h;               expect "open work that is not an exercise"
 echo "src/io/gone.h 999 big" >tests/tools/exceptions.txt
                                                     expect "src/io/gone.h: no such file"
 { echo "src/io/i.h 301 a table"; echo "src/io/i.cpp:g 61 a list"; } >tests/tools/exceptions.txt
@@ -113,7 +113,7 @@ for t in s t; do echo "TEST_P(L01_S, T) {}" >>tests/${t}1_test.cpp; done
 exercise 01.2 3 >src/io/i.cpp;                      expect 'no test has RecordProperty("exercise", "01.2")'
 exercise 01.2 3 >src/io/i.cpp;                      expect "README.md: exercise 01.2 is in the sources and not on the page"
 exercise 01.1 3 >src/io/i.cpp;                      expect "exercise 01.1 is marked twice"
-exercise 01.1 16 >src/core/c01.1.cpp;                   expect "exercise 01.1 has 16 lines; the most is 15"
+exercise 01.1 16 >src/core/c01.1.cpp;                   expect "exercise 01.1 has 16 lines; the limit is 15"
 exercise 01.1 3 | grep -v STUB >src/core/c01.1.cpp;     expect "exercise 01.1 has 0 STUB lines"
 exercise 01.1 3 | grep -v END >src/core/c01.1.cpp;      expect "BEGIN SOLUTION 01.1 has no END"
 exercise 01.1 3 | sed '/STUB/{N;s|\n *//||}' >src/core/c01.1.cpp; expect "a mark has a line of its own"
@@ -121,20 +121,21 @@ exercise 01.1 3 | grep -v BEGIN >src/core/c01.1.cpp;    expect "END SOLUTION 01.
 exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named NN.k, not 01.x"
 
 a_page=lessons/01_a/README.md
-echo "// The same, made again." >lessons/01_a/b.h;        expect_only 'lessons/01_a/b.h:1: "made again"; '
-echo 'int nobody = 1;  // one' >lessons/01_a/b.h;            expect_only 'lessons/01_a/b.h:1: "nobody"; '
-echo 'int nobody = 1;' >lessons/01_a/b.h;                   expect_none
-echo "20 bytes a parameter" >>$a_page;              expect_only "$a_page:$(wc -l <$a_page): \"bytes a parameter\"; "
-sed -i 's/^Time: 1/Time: 2/' $a_page;                 expect "$a_page: its time, 120 minutes, is not that of"
+made="made aga""in" who=no""body rate="bytes a par""ameter"  # so that check.sh does not find them here
+echo "// The same, $made." >src/io/i.cpp;             expect_only "src/io/i.cpp:1: \"$made\"; "
+echo "int $who = 1;  // one" >src/io/i.cpp;           expect_only "src/io/i.cpp:1: \"$who\"; "
+echo "int $who = 1;" >src/io/i.cpp;                   expect_none
+echo "20 $rate" >>$a_page;                            expect_only "$a_page:$(wc -l <$a_page): \"$rate\"; "
+sed -i 's/^Time: 1/Time: 2/' $a_page;                 expect "$a_page: its time, 120 minutes, differs from"
 sed -i 's/^Time: 1/Costs 1/' $a_page;                 expect "$a_page: has no line 'Time: N hours."
-sed -i '/^| a | b |/d' $a_page;                       expect "$a_page: 'In PyTorch' has 0 rows; it has 1 to 5"
-sed -i '/^## Formula/d' $a_page;                      expect "$a_page: its parts are not those of the pattern"
-sed -i 's/| 300</| 301</' $a_page;                    expect "$a_page: is not what its output.txt says"
+sed -i '/^| a | b |/d' $a_page;                       expect "$a_page: 'In PyTorch' has 0 rows; expected 1 to 5"
+sed -i '/^## Formula/d' $a_page;                      expect "$a_page: its parts differ from the pattern"
+sed -i 's/| 300</| 301</' $a_page;                    expect "$a_page: does not agree with its output.txt"
 sed -i 's/| 300<.*>/| 300/' $a_page;                  expect "the number in column 'here' has no mark"
-sed -i 's/<!-- = steps/<!-- = step/' $a_page;         expect "$a_page: is not what its output.txt says"
-sed -i 's/^steps 300/steps 301/' $a_page;             expect "$a_page: is not what its output.txt says"
-rm lessons/01_a/output.txt;                         expect "$a_page: is not what its output.txt says"
-# A mark's name is a row's whole label, and that of one line.
+sed -i 's/<!-- = steps/<!-- = step/' $a_page;         expect "$a_page: does not agree with its output.txt"
+sed -i 's/^steps 300/steps 301/' $a_page;             expect "$a_page: does not agree with its output.txt"
+rm lessons/01_a/output.txt;                         expect "$a_page: does not agree with its output.txt"
+# A mark's name is the whole label of a row, and of exactly one line.
 named() { { printf 'steps 300\n\n'; printf '%s\n' "$@"; } >lessons/01_a/output.txt; }
 named "a table" "  steps, all   5" "  steps      6";     expect "$a_page:808: 'steps' is the name of 2 lines"
 named "a table" "  steps, all   5";                     expect_none
@@ -146,6 +147,6 @@ yes word | head -n 300 >>$a_page;                     expect "$a_page: 11"
 sed -i '/^word/{N;N;N;N;d}' $a_page;                expect "words of prose; a page has 700 to 1000"
 { echo steps 300; yes more | head -n 60; } >lessons/01_a/output.txt
 awk -v output=lessons/01_a/output.txt -f "$tools/page.awk" $a_page >build/page; cp build/page $a_page
-                                                    expect "$a_page: 61 lines of output; the most is 60"
+                                                    expect "$a_page: 61 lines of output; the limit is 60"
 
 if [ $failures -eq 0 ]; then echo "self-test of check: every planted violation was found"; else exit 1; fi

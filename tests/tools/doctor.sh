@@ -1,5 +1,5 @@
 #!/bin/sh
-# doctor.sh ARCH LESSONS TESTS: what this machine has, and what will be skipped. CXX names the compiler.
+# doctor.sh ARCH LESSONS TESTS: prints what this machine has, and what will be skipped. CXX names the compiler.
 . tests/tools/setup.sh
 arch=$1 lessons=$2 tests=$3
 
@@ -19,11 +19,11 @@ onednn_version() {
 nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
 cuda_version() {
   release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-  if [ -n "$release" ]; then echo "found $release, $nvcc"; else echo "not found: no 'make CUDA=1'"; fi
+  if [ -n "$release" ]; then echo "found $release, $nvcc"; else echo "not found, so 'make CUDA=1' is not possible"; fi
 }
 cudnn() {
   if [ -z "$CUDNN_FRONTEND" ]; then
-    echo "not asked for (CUDNN_FRONTEND=FOLDER): attention on a GPU is our own kernel, slower in 16 bits"
+    echo "not requested (CUDNN_FRONTEND=FOLDER): attention on a GPU uses our own kernel, which is slower in 16 bits"
   elif [ -f "$CUDNN_FRONTEND/include/cudnn_frontend.h" ]; then
     echo "front end found, $CUDNN_FRONTEND"
   else
@@ -32,7 +32,7 @@ cudnn() {
 }
 gpu() {
   nvidia-smi --query-gpu=name,compute_cap,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
-    echo "not found: --device=emu runs the GPU's kernels on the CPU"
+    echo "not found; --device=emu runs the GPU's kernels on the CPU"
 }
 consequence() {
   is_there compiler || printf 'nothing can be built; '
@@ -40,13 +40,13 @@ consequence() {
   is_there json || printf 'nothing with reports can be built; '
   is_there utf8proc || printf 'nothing can be linked; '
   is_there onednn || printf 'no comparison with oneDNN; '
-  is_there mpi || printf 'no ranks that are processes; '
+  is_there mpi || printf 'ranks cannot be processes; '
   is_there gtest || printf 'tests cannot be built; '
   is_there clang-format || printf "'make check' cannot compare the formatting; "
 }
 
 compiler=$($CXX --version 2>/dev/null | head -1)
-is_there compiler || compiler="$compiler $CXX: not there, or without C++20 and OpenMP"
+is_there compiler || compiler="$compiler $CXX: missing, or without C++20 and OpenMP"
 echo "compiler      $compiler"
 echo "cores         $(nproc)"
 echo "memory        $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"

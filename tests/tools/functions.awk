@@ -1,6 +1,6 @@
 # functions.awk: functions longer than `limit` lines (-v limit=60 -f functions.awk FILES…), as
-# "PATH:FUNCTION LINE LENGTH". Follows braces, and takes for a function what opens a brace inside namespaces
-# and types only and has parentheses before it: right for code as clang-format leaves it.
+# "PATH:FUNCTION LINE LENGTH". It follows braces: a function opens a brace after parentheses, and only inside
+# namespaces and types. This is right for code that clang-format has formatted.
 FNR == 1 { depth = 0; inside = 0; head = ""; raw = ""; comment = 0; macro = 0 }
 {
   line = $0

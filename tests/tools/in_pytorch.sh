@@ -1,7 +1,7 @@
 #!/bin/sh
-# in_pytorch.sh PYTHON PAGE...: runs the Python of each page, its blocks that begin with ```python, and compares: the
-# numbers that it prints stand in the page's example, in the same order, and are at least 4. A page without Python, or
-# whose packages this Python does not have, is named and skipped. The last line counts; the exit code is 0 if no page
+# in_pytorch.sh PYTHON PAGE...: runs the Python of each page, its blocks that begin with ```python. The numbers that it
+# prints, at least 4, must be in the page's example, in the same order. A page without Python, or whose packages this
+# Python does not have, is named and skipped. The last line counts the pages; the exit code is 0 if no page
 # differs and one at least is the same.
 python=$1
 shift

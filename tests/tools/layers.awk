@@ -1,5 +1,5 @@
 # layers.awk: includes go only downwards (-f layers.awk FILES…). A folder may include itself and the ones
-# above it in this list; folders on one line know nothing of each other. Includes are written from the root.
+# above it in this list; folders on one line may not include each other. Includes are written from the root.
 BEGIN {
   split("kernels|src/core|src/memory|src/tensor|src/autograd|src/ops|src/quant|src/nn|src/optim|" \
         "src/data src/io|src/train|src/parallel/comm|src/parallel|lessons/published|lessons", level, "|")
@@ -28,7 +28,7 @@ FNR == 1 && !(layer(FILENAME) in rank) {
   else if (rank[layer(to)] > rank[from])
     print at from " may not include " layer(to) ", a layer above it"
   else if (rank[layer(to)] == rank[from] && layer(to) != from)
-    print at from " and " layer(to) " may not know each other"
+    print at from " and " layer(to) " may not include each other"
   else if (from == "lessons" && layer(to) == from && lesson(to) > lesson(FILENAME))
     print at "a lesson includes a later one"
   close(to)

@@ -1,4 +1,4 @@
-# Ranks that are processes, part of the Makefile. MPI is linked into programs of their own, with the objects of the others.
+# Ranks that are processes, part of the Makefile. Programs with MPI are linked separately, from the same objects.
 MPI     ?= $(if $(shell command -v mpicxx),1)
 MPICXX  := MPICH_CXX='$(CXX)' OMPI_CXX='$(CXX)' mpicxx
 MPIEXEC := sh tests/tools/mpiexec.sh
@@ -14,7 +14,7 @@ mpi-%:
 	@$(MAKE) MPI=1 $(MPI_PROGRAM)
 	$(MPIEXEC) $(RANKS) $(MPI_PROGRAM) --comm=$(or $(COMM),mpi) --ranks=$(RANKS) $(ARGS)
 
-# Its functions come before those of the library that stand in for them (no_mpi.cpp).
+# These objects come before the library, so the linker takes their functions instead of those of no_mpi.cpp.
 $(MPI_OBJ): $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,$< with MPI)

@@ -1,12 +1,12 @@
-# page.awk: a lesson's page with what comes from runs put in (-f page.awk -v output=FILE [-v example=FILE] PAGE).
+# page.awk: prints a lesson's page with the results of runs put in (-f page.awk -v output=FILE [-v example=FILE] PAGE).
 #   <!-- output: A; B -->     to <!-- end of output -->: the paragraphs of `output` whose first line begins with A or
 #                             B; without a list, all of it
-#   <!-- example -->          to <!-- end of example -->: the file `example`; if none is given, what is there
+#   <!-- example -->          to <!-- end of example -->: the file `example`; without one, the example stays
 #   1.016<!-- = gpt > loss #2 -->   the second number of the line "loss" below the line "gpt" in its paragraph, or in
 #                             the next paragraph if "gpt" ends its own. #1 may be left out; a unit belongs to its number
-# A name is the beginning of exactly one line; in a row of a table it ends where a column ends. Between words one blank
-# stands for any number of them. A cell of a table's columns "here" that has a digit has such a mark. What cannot be put
-# in is said on standard error, with exit code 1.
+# A name is the beginning of exactly one line; in a row of a table it ends where a column ends. One blank in a name stands
+# for any number of blanks. In the columns "here" of a table, each cell with a digit needs such a mark. Errors are
+# printed on standard error, with exit code 1.
 BEGIN {
   number = "-?[0-9][0-9,]*(\\.[0-9]+)?(e[-+]?[0-9]+)?"
   unit = " ([KMG]i?B|B|ms|us|s|%)"
@@ -17,7 +17,7 @@ BEGIN {
     gsub(/   */, "\t", line)
     columns[lines] = line
   }
-  if (!lines) fail(output " is not there or empty; run make lessons, then make readme")
+  if (!lines) fail(output " is missing or empty; run make lessons, then make readme")
 }
 
 /^<!-- end of (output|example) -->/ { skip = 0 }
@@ -91,7 +91,7 @@ function line_of(name, above,    i, found, count) {
   return count == 1 ? found : 0
 }
 
-# The number that a mark names.
+# Returns the number that a mark names.
 function value(mark,    path, n, i, k, at, rest, which) {
   which = 1
   if (match(mark, / #[0-9]+$/)) {
@@ -117,7 +117,7 @@ function with_values(line,    done, before, mark) {
     mark = substr(line, RSTART, RLENGTH)
     line = substr(line, RSTART + RLENGTH)
     # The last number before the mark is the old value; at first it may be a question mark.
-    if (!match(before, "(" number "(" unit ")?|[?])$")) fail(FILENAME ":" FNR ": no number stands before " mark)
+    if (!match(before, "(" number "(" unit ")?|[?])$")) fail(FILENAME ":" FNR ": there is no number before " mark)
     done = done substr(before, 1, RSTART - 1) value(substr(mark, 8, length(mark) - 11)) mark
   }
   return done line
@@ -129,7 +129,7 @@ function here_column(    n, i, cell) {
   for (i = 2; i < n; ++i) {
     if (!in_table) here[i] = begins(squeeze(cell[i]), "here")
     else if (here[i] && cell[i] ~ /[0-9]/ && cell[i] !~ /<!-- = /)
-      fail(FILENAME ":" FNR ": the number in column 'here' has no mark that says where it is from")
+      fail(FILENAME ":" FNR ": the number in column 'here' has no mark that names its line")
   }
   in_table = 1
 }

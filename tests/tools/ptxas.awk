@@ -1,6 +1,5 @@
-# ptxas.awk: of what ptxas said of each kernel (c++filt has been over it), a table with a row for each kernel of each
-# file: the most that one of its instances, for one of the GPUs, needs. Fails if an instance spills registers to
-# memory, and names it.
+# ptxas.awk: a table from the output of ptxas, with names from c++filt. It has one row per kernel and file, with the
+# maximum over its instances and over the GPUs. Fails if an instance spills registers to memory, and names it.
 function kernel_of(line) {
   sub(/.*entry function '/, "", line)
   gsub(/\(anonymous namespace\)|_GLOBAL__N__[A-Za-z0-9_]*/, "@", line)
@@ -35,8 +34,8 @@ function most(table, value) { if (value > table[row]) table[row] = value }
   instance = ""
 }
 END {
-  if (!rows) { print "ptxas said nothing: build with CUDA=1 first"; exit 1 }
-  printf "%-62s %9s %9s %7s %6s %7s\n", "the most of each kernel", "instances", "registers", "shared", "stack", "spilled"
+  if (!rows) { print "there is no output of ptxas: build with CUDA=1 first"; exit 1 }
+  printf "%-62s %9s %9s %7s %6s %7s\n", "maximum per kernel", "instances", "registers", "shared", "stack", "spilled"
   for (i = 1; i <= rows; ++i) {
     row = order[i]
     printf "%-62s %9d %9d %7d %6d %7d\n", row, instances[row], registers[row], shared[row], stack[row], spills[row]

@@ -1,13 +1,13 @@
 #!/bin/sh
-# readme.sh RESULTS: writes what was measured into the pages, between marker comments, so that no figure is
-# ever typed: into README.md the table of the last `make lessons`, into tests/bench/README.md that of the steps next to PyTorch. Beside each
-# lesson's page the pictures that it shows and output.txt, what the lesson printed; into the page what page.awk
-# says, of output.txt and of the small example that the program prints.
+# readme.sh RESULTS: writes measured numbers into the pages, between marker comments, so that no number is typed: the table
+# of the last `make lessons` into README.md, and the times compared with PyTorch's into tests/bench/README.md. Each lesson's
+# folder gets the pictures that its page shows, and output.txt, the output of the lesson. page.awk writes numbers of
+# output.txt, and the small example that the program prints, into the page.
 results=$1
 . tests/tools/pictures.sh
 [ -s "$results" ] || { echo "readme: no results yet; run 'make lessons' first" >&2; exit 1; }
 
-# put WHAT PAGE: standard input replaces what stands in PAGE between "<!-- WHAT…" and "<!-- end of WHAT -->".
+# put WHAT PAGE: standard input replaces the lines of PAGE between "<!-- WHAT…" and "<!-- end of WHAT -->".
 put() {
   cat >build/part.md
   awk -v begin="<!-- $1" -v end="<!-- end of $1 -->" '
@@ -21,7 +21,7 @@ awk -v table=markdown -f tests/tools/results.awk "$results" | put results README
 for machine in tests/bench/results/*/; do
   echo "On $(basename "$machine" | tr - ' '):"
   echo
-  cat "$machine"beside_*.jsonl | awk -f tests/tools/beside.awk
+  cat "$machine"beside_*.jsonl | awk -f tests/tools/speed.awk
   echo
 done | put speed tests/bench/README.md
 for page in lessons/[0-9][0-9]_*/README.md; do

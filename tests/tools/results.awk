@@ -1,5 +1,5 @@
-# results.awk: the table of results of `make lessons`, from results.tsv and the NN.json files beside it, as
-# text or, with -v table=markdown, for README.md. Exits with 1 if a lesson failed (text only).
+# results.awk: the table of results of `make lessons`, from results.tsv and the NN.json files in its folder, as text
+# or, with -v table=markdown, for README.md. Exits with 1 if a lesson failed (text only).
 BEGIN { FS = "\t" }
 FNR == 1 { folder = FILENAME; sub(/[^\/]*$/, "", folder) }
 { lesson = $1; status = $2; seconds = $3; read_report(folder substr(lesson, 1, 2) ".json") }
@@ -18,7 +18,7 @@ table == "text" {
 }
 END { if (table == "text") exit failed > 0 }
 
-# Sets `peak`, the most that any variant needed, and `checks`, from a lesson's report.
+# Sets `peak`, the maximum over a lesson's variants, and `checks`, from its report.
 function read_report(json,    line, text, most, good, bytes) {
   while ((getline line < json) > 0) text = text line
   close(json)
@@ -30,7 +30,7 @@ function read_report(json,    line, text, most, good, bytes) {
   }
   peak = most ? sprintf("%.1f MiB", most / 1048576) : "-"
 }
-# The heading of the lesson's page, "# 03 transformer: what it shows", without what precedes the colon.
+# The text after the colon in the heading of the lesson's page, "# 03 transformer: what it shows".
 function title(lesson,    line, page) {
   page = "lessons/" lesson "/README.md"
   if ((getline line < page) <= 0) return ""

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_lessons.sh FOLDER PROGRAM...: runs the lessons in order with default flags. Each writes its report to
-# FOLDER/NN.json; what it prints is kept in FOLDER/NN.log, its pictures in FOLDER too, for later runs draw over those
-# in build/plots. A table of results follows. All are run even when one fails, which the exit code tells.
+# FOLDER/NN.json. Its output is kept in FOLDER/NN.log, and its pictures in FOLDER, because later runs overwrite those in
+# build/plots. A table of results follows. All lessons run even if one fails; the exit code is then 1.
 folder=$1
 shift
 results=$folder/results.tsv

@@ -1,31 +1,32 @@
 #!/bin/sh
 # run_tests.sh PROGRAM...: runs the test programs, as many at once as there are cores, each with one thread. Counts
-# from GoogleTest's XML reports. LEAVE_OUT: patterns of tests that are not run. A program that crashes counts as a failed test, and so does a lesson without a test. The last line is
-# "N passed, N failed"; the exit code is 0 only if something passed and nothing failed.
+# from GoogleTest's XML reports. LEAVE_OUT: patterns of tests that are not run. A program that crashes counts as a failed
+# test, and so does a lesson without a test. The last line is "N passed, N failed"; the exit code is 0 only if a test
+# passed and none failed.
 export filter="*${LEAVE_OUT:+-$LEAVE_OUT}"
-at_once=$(nproc)  # asked before OMP_NUM_THREADS is set, which nproc obeys
-# Where tests put files: a folder of this run's, for another may go on beside it.
+at_once=$(nproc)  # before OMP_NUM_THREADS is set, which nproc obeys
+# The folder for the files of tests, a separate one per run, because several runs may overlap.
 TEST_TMPDIR=$(mktemp -d) || exit 1
 export TEST_TMPDIR OMP_NUM_THREADS=1
 trap 'rm -rf "$TEST_TMPDIR"' EXIT
 trap 'exit 1' INT TERM
 
-# The numbers of one XML report, as shell assignments. One <testcase …> per line is how GoogleTest
-# writes it; <testsuites …> holds the totals.
+# The numbers of one XML report, as shell assignments. GoogleTest writes one <testcase …> per line;
+# <testsuites …> has the totals.
 export count='
   /<testsuites / { match($0, / failures="[0-9]+"/); f = substr($0, RSTART + 11, RLENGTH - 12) }
   /<testcase / && /status="notrun"/ { d++ }
   /<testcase / && /status="run"/ { if (/result="skipped"/) s++; else r++ }
   END { printf "p=%d f=%d s=%d d=%d", r - f, f, s, d }'
 
-# Of a log, what is about failures: without the tests that went well.
+# The lines of a log about failures, without those of passed tests.
 export only_failures='
   /^\[ RUN /  { run = $0; next }
   /^\[ +OK \]/ { run = ""; next }
   { if (run != "") print run; run = ""; print }
   END { if (run != "") print run }'
 
-# Runs one program; says how it went, and keeps "passed failed skipped disabled" in PROGRAM.counts.
+# Runs one program; prints the result, and keeps "passed failed skipped disabled" in PROGRAM.counts.
 run_one='
   program=$1 xml=$1.xml log=$1.log
   rm -f "$xml"
@@ -36,7 +37,7 @@ run_one='
   p=0 f=0 s=0 d=0
   [ -s "$xml" ] && eval "$(awk "$count" "$xml")"
   note=
-  # A failure that no test stands for: a crash before the report was written, or a bad exit after it.
+  # A failure that no test reports: a crash before the report was written, or a bad exit code after it.
   if [ $status -ne 0 ] && [ $f -eq 0 ]; then
     f=1 note=", ended with exit code $status"
   elif [ ! -s "$xml" ]; then

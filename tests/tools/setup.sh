@@ -1,9 +1,8 @@
 #!/bin/sh
-# setup.sh NEED...: installs what is missing of compiler, stb, json, utf8proc, gtest, onednn, mpi, clang-format, zip.
-# Root on Debian or Ubuntu: apt-get does it. Others are asked for 'make setup', which has SUDO=sudo. Elsewhere: a
-# sentence says what to install by hand. The exit code is 0 when everything is there that cannot be done without.
-# CXX names the compiler.
-# Sourced by doctor.sh for the functions that say what is there.
+# setup.sh NEED...: installs the needs that are missing: compiler, stb, json, utf8proc, gtest, onednn, mpi, clang-format,
+# zip. Root on Debian or Ubuntu: with apt-get. Other users: it tells them to run 'make setup', which has SUDO=sudo. On
+# other systems: it prints what to install by hand. The exit code is 0 if nothing that is required is missing. CXX
+# names the compiler. doctor.sh sources this file for its functions.
 
 CXX=${CXX:-g++}
 
@@ -38,16 +37,16 @@ package_of() {
   esac
 }
 
-# What the thing is, and what happens without it.
+# What a need is, and what it is needed for.
 about() {
   case $1 in
     compiler) echo "a C++20 compiler with OpenMP (g++ 11 or later); nothing can be built without it" ;;
     stb) echo "stb_image_write.h; the lessons write their pictures with it" ;;
-    json) echo "nlohmann/json.hpp; reports and the headers of weights are JSON" ;;
-    utf8proc) echo "utf8proc; byte pairs are learned within what Unicode calls words" ;;
+    json) echo "nlohmann/json.hpp; reports and the headers of weight files are JSON" ;;
+    utf8proc) echo "utf8proc; tokenizers divide text into words by Unicode's classes of characters" ;;
     gtest) echo "GoogleTest; the tests need it" ;;
-    onednn) echo "oneDNN; without it our own kernels run alone, with no library beside them to compare with" ;;
-    mpi) echo "an MPI, with mpicxx and mpiexec; without it ranks are simulated in one process, but are no processes" ;;
+    onednn) echo "oneDNN; without it our kernels are not compared with a library" ;;
+    mpi) echo "MPI, with mpicxx and mpiexec; without it ranks are only simulated, in one process" ;;
     clang-format) echo "clang-format; 'make check' compares the formatting with it" ;;
     zip) echo "zip; 'make gradescope-zip' packs with it" ;;
   esac
@@ -64,8 +63,8 @@ apt_install() {
     </dev/null >>build/setup.log 2>&1
 }
 
-# First with the package lists as they are, then with fresh ones, then one by one, so that a package that
-# this release does not have keeps no other from being installed.
+# Tries with the present package lists, then with updated ones, then one package at a time, so that a package
+# that this release does not have does not prevent the others from being installed.
 install() {
   mkdir -p build
   echo "setup: installing $* with apt-get (log: build/setup.log)"
@@ -88,9 +87,9 @@ main() {
     can_do_without "$need" || status=1
   done
   if [ -n "$missing" ] && ! is_root && [ -z "$SUDO" ] && command -v apt-get >/dev/null; then
-    echo "setup: please write 'make setup', which installs it with sudo" >&2
+    echo "setup: please run 'make setup', which installs it with sudo" >&2
   elif [ -n "$missing" ]; then
-    echo "setup: please install by hand what is missing; on Debian or Ubuntu:" \
+    echo "setup: please install the missing packages by hand; on Debian or Ubuntu:" \
       "sudo apt-get install -y $(packages_of $missing)" >&2
   fi
   return $status

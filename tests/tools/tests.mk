@@ -1,4 +1,4 @@
-# The tests, part of the Makefile: what make test and make test-NN build and run.
+# The tests, part of the Makefile: make test and make test-NN.
 
 # The programs that test programs run, if they run any.
 THEY_RUN = $(if $(shell grep -l program_testing.h $(foreach t,$(1),$(call tests_of,$(t:$(BUILD)/tests/%=%))) /dev/null),run-by-tests)
@@ -16,9 +16,9 @@ counted:
 	$(call build,$(GOALS) $(call THEY_RUN,$(GOALS)))
 
 # ---- rules --------------------------------------------------------------------------------------------
-# Tests are compiled more often than they are run: -Og takes half the time of -O3. What a null or misaligned
-# pointer does, AddressSanitizer shows without UndefinedBehaviorSanitizer's checks at each access. One test is of
-# the optimizer. What most tests include, a third of the time that is left, is compiled once, before them.
+# Tests are compiled more often than they are run: -Og takes half the time of -O3. AddressSanitizer finds the use of a
+# null or misaligned pointer without UndefinedBehaviorSanitizer's checks at each access. One test checks the compiler's
+# optimizer. The headers that most tests include, a third of the remaining time, are compiled once, before the tests.
 TEST_FLAGS := -Og -fno-sanitize=null,alignment,vptr
 PRECOMPILED := $(BUILD)/obj/tests/precompiled.h
 $(PRECOMPILED).gch: $(BUILD)/flags
@@ -29,7 +29,7 @@ $(call object,$(TEST_SRC)): $(PRECOMPILED).gch
 $(BUILD)/obj/tests/%_test.o: private CXXFLAGS += $(TEST_FLAGS) -include $(PRECOMPILED)
 $(BUILD)/obj/tests/kernels/compiler_test.o: private CXXFLAGS := $(CXXFLAGS) -O3
 
-# What calls NVIDIA's libraries, on the stand-ins for them in tests/standin.
+# The sources that call NVIDIA's libraries, compiled for the stand-ins in tests/standin.
 $(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,$< for tests without a GPU)
@@ -37,13 +37,13 @@ $(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
 	  -x c++ -c $< -o $@
 
 # The files of a test program: those of a folder (nn_test), those with tests of a lesson (08) or of an exercise
-# (08.2), or one alone.
+# (08.2), or a single file.
 RECORDED = $(shell grep -lF '"exercise", "$(1)"' $(TEST_SRC))
 tests_of = $(sort $(or $(filter tests/$(1:_test=)/%,$(TEST_SRC)),$(filter tests/$(1).cpp,$(TEST_SRC)), \
   $(if $(findstring .,$(1)),$(call RECORDED,$(1)),$(shell grep -l '^[TYPED_]*TEST[_FP]*.L$(1)_' $(TEST_SRC)))))
 with_tests = $(call object,$(1)) $(call of_lessons,$(1)) \
   $(if $(shell grep -lE 'tests/standin/' $(1)),$(STANDIN_OBJ))
-# Where allocations are made to fail: tests/fault_injection.h.
+# For tests that make allocations fail: tests/fault_injection.h.
 WRAP := -Wl,--wrap=_ZN6gradus9Allocator8allocateElNS_4KindESt17basic_string_viewIcSt11char_traitsIcEERKNS_5ShapeE
 $(BUILD)/tests/%: $$(call with_tests,$$(call tests_of,$$*)) $(LIB)
 	@mkdir -p $(@D)
@@ -51,7 +51,7 @@ $(BUILD)/tests/%: $$(call with_tests,$$(call tests_of,$$*)) $(LIB)
 	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) $(if $(shell grep -l tests/fault_injection $(call tests_of,$*)),$(WRAP)) \
 	  -lgtest_main -lgtest -o $@
 
-# The stand-ins as a library, for those that link such tests by themselves (grade.sh).
+# The stand-ins as a library, for graded_build.cpp, which links such tests by itself.
 $(BUILD)/standins.a: $(STANDIN_OBJ)
 	@rm -f $@
 	@ar rcs $@ $^

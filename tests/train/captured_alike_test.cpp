@@ -1,4 +1,4 @@
-// What must not be replayed: steps that are not alike, and steps whose inputs, recipe or buffers have
+// Steps that must not be replayed: steps that differ, and steps whose inputs, settings or buffers have
 // changed.
 #include <iterator>
 
@@ -19,12 +19,12 @@ TEST_F(L16_NotAlike, ABufferThatLivesBetweenStepsIsFoundOut) {
   run(keeps_its_loss), run(keeps_its_loss);
   const std::string text = refusal([&] { run(keeps_its_loss); });
   expect_part(text, "captured step: kernel call ");
-  expect_part(text, "with other arguments; every step must do the same at the same addresses");
-  EXPECT_EQ(t.optimizer->scalars().updates, 3) << "the step was taken";
+  expect_part(text, "with different arguments; every step must do the same at the same addresses");
+  EXPECT_EQ(t.optimizer->scalars().updates, 3) << "the step must have run";
   EXPECT_FALSE(captured.replays());
   expect_part(refusal([&] { run(); }), "in the step before");
   run();
-  EXPECT_TRUE(captured.replays()) << "two steps that are alike";
+  EXPECT_TRUE(captured.replays()) << "two equal steps";
 }
 
 TEST_F(L16_NotAlike, GradientsThatAreNotEmptiedAreFoundOut) {
@@ -58,7 +58,7 @@ TEST_F(L16_NotAlike, MoreOrFewerCallsAreFoundOut) {
     if (++called == 2) t.loss = scale(t.loss, 2);
   };
   fewer.run(t.inputs, step), fewer.run(t.inputs, step);
-  expect_part(refusal([&] { fewer.run(t.inputs, step); }), "kernel calls, and ");
+  expect_part(refusal([&] { fewer.run(t.inputs, step); }), "kernel calls, but ");
 }
 
 TEST_F(L16_NotAlike, TheFirstDifferenceIsSaid) {
@@ -76,16 +76,17 @@ TEST_F(L16_NotAlike, TheFirstDifferenceIsSaid) {
   const std::string text = refusal([&] { run(step); });
   expect_part(
       text,
-      "kernel call 1 is embedding_fwd in 'embedding', and in the step before was scale in 'scale'; every");
+      "kernel call 1 is embedding_fwd in 'embedding', but in the step before it was scale in 'scale'; every");
 }
 
-// Of lists of parameters all items count.
+// In lists of parameters all items count.
 TEST_F(L16_NotAlike, AnotherFlagOfOneParameterIsFoundOut) {
   bool& decays = std::next(t.model.parameters.begin(), 5)->decay;
   const auto step = [&] { decays = !decays, t.step(); };
   run(step), run(step);
-  expect_part(refusal([&] { run(step); }),
-              "is adamw in 'update', and in the step before was adamw in 'update' with other arguments");
+  expect_part(
+      refusal([&] { run(step); }),
+      "is adamw in 'update', but in the step before it was adamw in 'update' with different arguments");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What must not be replayed: steps that are not alike, and steps whose inputs, recipe or buffers have
+// Steps that must not be replayed: steps that differ, and steps whose inputs, settings or buffers have
 // changed.
 #include <iterator>
 
@@ -19,14 +19,14 @@ TEST_F(L16_NotReplayed, OtherInputsAreRefusedFromTheSecondRunOn) {
   expect_part(refused(), "captured step: input 0 is [12]");
   t.inputs[0] = t.inputs[0].reshape({2, 6});
   record();
-  const void* const place = t.inputs[0].in().p;  // the same, of another type
+  const void* const place = t.inputs[0].in().p;  // the same address, with a different dtype
   t.inputs[0] = {};
   std::vector<Tensor> others;
   while (others.size() < 100 && !(t.inputs[0].defined() && t.inputs[0].in().p == place)) {
     others.push_back(t.inputs[0]);
     t.inputs[0] = Tensor(context.device, {2, 6}, DType::F32, Kind::Data, "inputs");
   }
-  if (t.inputs[0].in().p != place) return;  // AddressSanitizer gives no address twice
+  if (t.inputs[0].in().p != place) return;  // AddressSanitizer never returns an address twice
   const auto step = [this] { t.step(); };
   expect_part(refusal([&] { captured.run(t.inputs, step); }), "captured step: input 0 is [2,6] fp32");
 }
@@ -35,12 +35,12 @@ TEST_F(L16_NotReplayed, OtherInputsAreRefused) {
   record();
   const std::vector<Tensor> good = t.inputs;
   t.inputs.pop_back();
-  expect_part(refused(), "captured step: 1 inputs, and 2 in the first step");
+  expect_part(refused(), "captured step: 1 inputs, but 2 in the first step");
   t.inputs = good;
   t.inputs[0] = Tensor(context.device, {1, 6}, DType::I32, Kind::Data, "inputs");
-  expect_part(refused(), "captured step: input 0 is [1,6] int32, and in the first step was [2,6] int32");
+  expect_part(refused(), "captured step: input 0 is [1,6] int32, but in the first step it was [2,6] int32");
   t.inputs[0] = Tensor(context.device, {2, 6}, DType::I32, Kind::Data, "inputs");
-  expect_part(refused(), "in another place");
+  expect_part(refused(), "or at a different address");
   t.inputs[0] = good[0].reshape({12});
   expect_part(refused(), "input 0 is [12]");
   t.inputs = good;
@@ -61,7 +61,7 @@ TEST_F(L16_NotReplayed, OtherRecipesAreRefused) {
   }
   run();
   start_loss_scaling(context.device, 1024);
-  expect_part(refused(), "loss scaling has begun since; record it anew in another CapturedStep");
+  expect_part(refused(), "loss scaling has begun since; record the step in a new CapturedStep");
   context.device.set(&StepScalars::growth_interval, int64_t(0));
   run();
   t.model.parameters.set_trainable(*t.model.parameters.begin(), false);
@@ -70,8 +70,8 @@ TEST_F(L16_NotReplayed, OtherRecipesAreRefused) {
   for (int i = 0; i < 4; ++i) t.fill(i), anew.run(t.inputs, [this] { t.step(); });
 }
 
-// Training another model, or making one, is no other recipe; what belongs to another context is not frozen
-// here.
+// Training or creating a different model does not change the step's settings; parameters of a different
+// context cannot be frozen here.
 TEST_F(L16_NotReplayed, ThawedParametersAndThoseOfOtherModels) {
   Parameter& p = *t.model.parameters.begin();
   t.model.parameters.set_trainable(p, false);
@@ -116,7 +116,7 @@ TEST_F(L16_NotReplayed, AStepWithoutAnUpdateIsRefused) {
   expect_part(refusal([&] { run(no_update); }), "captured step: no optimizer has made an update in it");
 }
 
-// What was read before, and is not any more, may go.
+// Tensors that only earlier recordings have read may be freed.
 TEST_F(L16_NotReplayed, OnlyWhatTheLastRecordingReadMustStay) {
   const auto reads_the_loss_before = [this] {
     const Tensor before = t.loss.defined() ? scale(t.loss, 2) : Tensor();
@@ -131,7 +131,7 @@ TEST_F(L16_NotReplayed, OnlyWhatTheLastRecordingReadMustStay) {
   run();
 }
 
-// A tape's saved weights are changed by a replay as by a step.
+// A replay changes a tape's saved weights, like a step.
 TEST_F(L16_NotReplayed, ATapeNoticesThatAReplayHasWritten) {
   record();
   Tape tape;
@@ -168,7 +168,7 @@ TEST_F(L16_NotReplayed, WhatIsWrittenOrBelongsToTheOptimizerMustBeThere) {
   expect_part(refusal([&] { third.run(plain.inputs, [&] { plain.step(); }); }), "'update scalars', which it");
 }
 
-// Also what was made last before the step.
+// Also the tensor that was created last before the step.
 TEST_F(L16_NotReplayed, TheTensorMadeLastMustStay) {
   const Tensor a(context.device, {4}, DType::F32, Kind::Other, "a");
   Tensor last;
@@ -179,14 +179,14 @@ TEST_F(L16_NotReplayed, TheTensorMadeLastMustStay) {
     last = {};
     last = Tensor(context.device, {4}, DType::F32, Kind::Other, "last");
     if (s == 0) place = last.in().p;
-    if (last.in().p != place) return;  // AddressSanitizer gives no address twice
+    if (last.in().p != place) return;  // AddressSanitizer never returns an address twice
     captured.run(t.inputs, reads);
   }
   ASSERT_TRUE(captured.replays());
   last = {};
   t.fill(9);
   expect_part(refusal([&] { captured.run(t.inputs, reads); }),
-              "captured step: 'last', which it reads or writes, is gone");
+              "captured step: 'last', which it reads or writes, was freed");
 }
 
 TEST_F(L16_NotReplayed, NoStepWaitsForOtherRanks) {
@@ -206,10 +206,10 @@ TEST_F(L16_NotReplayed, NoStepWaitsForOtherRanks) {
                     });
                   });
                 }),
-                "a captured step waits for no other ranks");
+                "a captured step cannot wait for other ranks");
 }
 
-// The host knows what the device has, also after a copy that was refused.
+// The host knows the device's scalars, also after a copy that was rejected.
 TEST_F(L16_NotReplayed, ARefusedCopyIsNotRemembered) {
   run();
   const StepScalars before = context.device.scalars();
@@ -222,12 +222,12 @@ TEST_F(L16_NotReplayed, ARefusedCopyIsNotRemembered) {
 TEST_F(L16_NotReplayed, WhatIsGoneIsNoticed) {
   record();
   t.model.parameters.drop_grad();
-  expect_part(refused(), ".grad', which it reads or writes, is gone");
+  expect_part(refused(), ".grad', which it reads or writes, was freed");
   CapturedStep second;
   const auto step = [this] { t.step(); };
   for (int i = 0; i < 3; ++i) t.fill(i), second.run(t.inputs, step);
   ASSERT_TRUE(second.replays());
-  Tensor& w = t.model.parameters.begin()->value;  // its old place is somebody else's
+  Tensor& w = t.model.parameters.begin()->value;  // its old memory belongs to a new tensor
   const std::string name = w.storage().name();
   const Slot slot = w.slot;
   w = from_host(context.device, to_host<double>(w), w.shape(), w.dtype(), Kind::Weight, "moved");
@@ -239,7 +239,7 @@ TEST_F(L16_NotReplayed, WhatIsGoneIsNoticed) {
   for (int i = 0; i < 3; ++i) t.fill(i), third.run(t.inputs, step);
   t.optimizer = adamw(t.model.parameters);
   t.fill(9);
-  expect_part(refusal([&] { third.run(t.inputs, step); }), "which it reads or writes, is gone or in another");
+  expect_part(refusal([&] { third.run(t.inputs, step); }), "which it reads or writes, was freed or has a");
 }
 
 using L14_NotReplayed = CapturedStepTest;
@@ -248,8 +248,8 @@ TEST_F(L14_NotReplayed, ABatchLoaderCopiesNothingInACapturedStep) {
   CapturedStep other;
   const auto step = [&] { batches.next(), t.step(); };
   t.fill(0);
-  other.run(t.inputs, step);  // the first run is a plain step
-  expect_part(refusal([&] { other.run(t.inputs, step); }), "copy_in: a captured step copies nothing");
+  other.run(t.inputs, step);  // the first run is an ordinary step
+  expect_part(refusal([&] { other.run(t.inputs, step); }), "copy_in: a captured step cannot copy");
 }
 
 TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
@@ -259,21 +259,21 @@ TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
     const std::string at_first = refusal([&] { other.run(t.inputs, step); });
     return at_first.empty() ? refusal([&] { other.run(t.inputs, step); }) : at_first;
   };
-  expect_part(refused_in([&] { t.step(), item(t.loss); }), "copy_out: a captured step copies nothing");
+  expect_part(refused_in([&] { t.step(), item(t.loss); }), "copy_out: a captured step cannot copy");
   expect_part(refused_in([&] { t.fill(1), t.step(); }),
-              "copy_in: a captured step copies nothing from the host");
-  expect_part(refused_in([&] { t.step(), t.step(); }), "copy_in: a captured step copies nothing");
+              "copy_in: a captured step cannot copy from or to the host");
+  expect_part(refused_in([&] { t.step(), t.step(); }), "copy_in: a captured step cannot copy");
   expect_part(refused_in([&] {
                 CapturedStep inner;
                 inner.run({}, [] {});
               }),
-              "captured step: one within another");
+              "captured step: it runs inside a captured step");
   run();
   expect_part(refusal([&] { run([] { fail("no luck"); }); }), "no luck");
   record();
   run();
   Context other("cpu");
-  expect_part(refusal([&] { captured.run({}, [] {}); }), "captured step: it belongs to another context");
+  expect_part(refusal([&] { captured.run({}, [] {}); }), "captured step: it belongs to a different context");
 }
 
 TEST_F(L16_NotReplayed, AStepWithoutALearningRateIsRefused) {
@@ -285,7 +285,7 @@ TEST_F(L16_NotReplayed, AStepWithoutALearningRateIsRefused) {
   EXPECT_EQ(fresh.optimizer->scalars().learning_rate, 0.01f);
   fresh.optimizer = adamw(fresh.model.parameters);
   const std::string text = refusal([&] { fresh.step(); });
-  EXPECT_EQ(refusal([&] { fresh.optimizer->clip_grad_norm(1); }), "") << "nothing is half done";
+  EXPECT_EQ(refusal([&] { fresh.optimizer->clip_grad_norm(1); }), "") << "no update may be half done";
   expect_part(text, "optimizer: step() without a learning rate, and set_learning_rate() was not called");
   EXPECT_EQ(fresh.optimizer->scalars().updates, 0);
 }

@@ -1,4 +1,4 @@
-// Captured steps: replays against plain steps, to the bit.
+// Captured steps: replays are bitwise equal to ordinary steps.
 #include <map>
 
 #include "src/train/dummy.h"
@@ -40,13 +40,13 @@ TEST_P(L16_CapturedStep, ReplaysAreTheStepsToTheBit) {
     const Ended replayed = train(device, GetParam(), [&](Training& t, int64_t s) {
       if (s == 0) t.captured = std::make_unique<CapturedStep>();
       t.captured->run(t.inputs, [&] { t.step(), ++called; });
-      EXPECT_EQ(t.captured->replays(), s >= 2) << "the calls of a step are not those of the one before";
+      EXPECT_EQ(t.captured->replays(), s >= 2) << "the calls of a step differ from those of the step before";
     });
     EXPECT_EQ(called, 3) << device;
     EXPECT_TRUE(replayed == plain) << device << ": losses " << ::testing::PrintToString(replayed.losses)
                                    << ", " << ::testing::PrintToString(plain.losses);
     if (GetParam().recipe == "mixed-fp16") {
-      EXPECT_LT(plain.updates, kSteps) << "some are to be skipped";
+      EXPECT_LT(plain.updates, kSteps) << "some updates must be skipped";
       EXPECT_GT(plain.updates, 0);
     }
   }
@@ -71,7 +71,7 @@ TEST_P(L16_CapturedStep, ReplaysCountWhatTheStepsDo) {
   EXPECT_GT(captured.calls().size(), 50u);
 }
 
-// What the host counts, of each optimizer; and the times of kernels, where they are kept.
+// The counts of the host, per optimizer; and the times of kernels, if they are recorded.
 TEST(L16_CapturedSteps, EachOptimizerCountsItsUpdates) {
   for (const char* device : {"cpu", "meta"}) {
     Context context(device, 3);
@@ -101,7 +101,7 @@ TEST(L16_CapturedSteps, EachOptimizerCountsItsUpdates) {
   }
 }
 
-// GPT-2 124M: blocks of all sizes, whose segments come as they are needed.
+// GPT-2 124M: blocks of all sizes, whose segments are allocated as they are needed.
 TEST(L16_CapturedSteps, OfALargeModel) {
   for (const Keep keep : {Keep::All, Keep::Input, Keep::LessAttention}) {
     Context context("meta", 3);
@@ -125,13 +125,13 @@ TEST(L16_CapturedSteps, OfALargeModel) {
     CapturedStep captured;
     for (int i = 0; i < 3; ++i) captured.run({batch.ids, batch.targets}, step);
     EXPECT_TRUE(captured.replays());
-    EXPECT_LE(double(context.device.meter().reserved()), 1.1 * double(reserved)) << "memory of a step";
+    EXPECT_LE(double(context.device.meter().reserved()), 1.1 * double(reserved)) << "10 % more at most";
   }
 }
 
 using L16_CapturedStepBeside = CapturedStepTest;
 
-// What lies between two replays takes no memory of theirs: other steps, an evaluation, another captured step.
+// Work between two replays does not use their memory: other steps, an evaluation, a second captured step.
 TEST_F(L16_CapturedStepBeside, WhatComesBetweenReplaysChangesNothing) {
   const Ended plain = train("cpu", t.kind, [](Training& of, int64_t) { of.step(); });
   Training other({.name = "other"}, 2);
@@ -145,7 +145,7 @@ TEST_F(L16_CapturedStepBeside, WhatComesBetweenReplaysChangesNothing) {
     run();
     losses.push_back(item(t.loss));
     other.fill(s);
-    context.stepped = false;  // another model's part of the attempt
+    context.stepped = false;  // a different model's part of the attempt
     other_captured.run(other.inputs, [&] { other.step(); });
     EXPECT_LE(context.device.host_scalars().step, attempt + 1);
     kept.emplace_back(context.device, Shape{1000 * (s + 1)}, DType::F32, Kind::Other, "kept");
@@ -182,14 +182,14 @@ TEST_F(L16_CapturedStepBeside, ItsMemoryIsTheContextsAgain) {
   const int64_t kept = context.device.meter().reserved();
   {
     const CapturedStep another;
-    EXPECT_EQ(context.device.meter().reserved(), kept) << "it costs nothing before it runs";
+    EXPECT_EQ(context.device.meter().reserved(), kept) << "a captured step needs no memory before it runs";
   }
-  EXPECT_GT(kept, reserved / 4) << "the pool stays";
+  EXPECT_GT(kept, reserved / 4) << "the pool must keep its memory";
   std::optional<CapturedStep> ended(std::in_place);
   for (int i = 0; i < 3; ++i) t.fill(i), ended->run(t.inputs, [this] { t.step(); });
   const int64_t with_both = context.device.meter().reserved();
   ended.reset();
-  EXPECT_TRUE(std::isfinite(item(t.loss))) << "what is in use stays";
+  EXPECT_TRUE(std::isfinite(item(t.loss))) << "memory in use must stay";
   t.loss = {};
   context.device.allocator().empty_cache();
   EXPECT_LT(context.device.meter().reserved(), with_both);

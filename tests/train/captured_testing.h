@@ -1,4 +1,4 @@
-// A small training whose steps may be captured: what is filled for each step, and what is done in it.
+// A small training whose steps may be captured: the data of each step, and the step.
 #pragma once
 #include "src/core/rng.h"
 #include "src/nn/transformer.h"
@@ -43,7 +43,7 @@ inline const std::vector<Way> kWays{
     {.name = "muon", .recipe = "mixed", .make = [](Parameters& p) { return std::make_unique<Muon>(p); }},
 };
 
-// A model and what trains it, with buffers that are filled for each step.
+// A model and its optimizer, with buffers that are filled for each step.
 struct Training {
   explicit Training(const Way& kind, uint64_t seed = 1)
       : kind(kind),
@@ -116,7 +116,7 @@ struct CapturedStepTest : ::testing::Test {
   void record() {
     while (!captured.replays()) run();
   }
-  std::string refused() {  // of the next run, which changes nothing
+  std::string refused() {  // in the next run, which changes nothing
     const Numbers before = t.numbers();
     const int64_t updates = t.optimizer->scalars().updates;
     const std::string text = refusal([&] { run(); });

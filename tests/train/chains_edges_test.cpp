@@ -1,4 +1,4 @@
-// Chains of ops written by hand, of many shapes and dtypes.
+// Chains of handwritten ops, of many shapes and dtypes.
 #include <omp.h>
 
 #include "src/ops/ops.h"
@@ -12,7 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Types, L16_ChainsOfElements,
                          ::testing::Values(DType::F32, DType::BF16, DType::F16, DType::F64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-// The parts that threads take, and their last elements.
+// Sizes around the parts that threads take, and around their last elements.
 TEST_P(L16_ChainsOfElements, OfEachSizeAreTheCallsToTheBit) {
   const int before = omp_get_max_threads();
   for (const int threads : {1, 4})
@@ -32,7 +32,7 @@ TEST_P(L16_ChainsOfElements, OfEachSizeAreTheCallsToTheBit) {
   omp_set_num_threads(before);
 }
 
-// Forward and backward, with what needs rows: a norm, dropout, a bias, and their sums over rows.
+// Forward and backward, with calls that need rows: a norm, dropout, a bias, and their sums over rows.
 Tensor ops_of_rows(OpsStep& s) {
   const Tensor a = gelu(add(s.x, s.parameter("weight")));
   const Tensor n = layernorm(scale(a, 1.5), s.parameter("gamma"), s.parameter("beta"));
@@ -56,7 +56,7 @@ TEST_P(L16_ChainsOfRows, OfEachShapeAreTheCallsToTheBit) {
     for (const auto& [name, count] : fused.chains)
       with_norms += count * (name.find("layernorm_fwd") != name.npos) +
                     count * (name.find("layernorm_bwd") != name.npos);
-    EXPECT_EQ(with_norms, 2) << "the norm is not in a chain, or its gradient";
+    EXPECT_EQ(with_norms, 2) << "the norm or its gradient is not in a chain";
   }
 }
 
@@ -92,7 +92,7 @@ TEST(L16_ChainsOfOps, ALinearsBiasAndItsGradient) {
 
 TEST(L16_ChainsOfOps, PartOfEachSampleHasItsOwnDropoutMask) {
   for (const char* device : {"cpu", "emu"})
-    for (const int64_t columns : {7, 500})  // a sample is shorter and longer than what is drawn at once
+    for (const int64_t columns : {7, 500})  // a sample is shorter and longer than the numbers drawn at once
       expect_same_to_the_bit(
           {.shape = {3, 5, columns},
            .ops = [](OpsStep& s) { return scale(dropout(dropout(scale(s.x, 2), 0.5), 0.25, 35), 0.5); },
@@ -122,7 +122,7 @@ TEST(L16_ChainsOfOps, MoreTensorsThanOneChainCanHoldBecomeSeveral) {
                           }});
 }
 
-// Twelve calls, and of each another tensor.
+// Twelve calls, each with a different tensor.
 TEST(L16_ChainsOfOps, MoreInputsThanOneChainCanHoldBecomeSeveral) {
   const FusedChains fused =
       expect_same_to_the_bit({.shape = {255}, .ops = [](OpsStep& s) {
@@ -133,10 +133,10 @@ TEST(L16_ChainsOfOps, MoreInputsThanOneChainCanHoldBecomeSeveral) {
                               }});
   ASSERT_EQ(fused.chains.size(), 1u);
   const std::string name = fused.chains.begin()->first;
-  EXPECT_EQ(std::count(name.begin(), name.end(), '+'), 10) << "with the last add 25 tensors: " << name;
+  EXPECT_EQ(std::count(name.begin(), name.end(), '+'), 10) << "the next add needs a 25th: " << name;
 }
 
-// The statistics of a norm, which nobody wants.
+// The statistics of a norm, which no call needs.
 TEST(L16_ChainsOfOps, OutputsThatAreNotWantedCountAmongTheTensors) {
   const FusedChains fused = expect_same_to_the_bit(
       {.shape = {5, 7}, .ops = [](OpsStep& s) {
@@ -150,7 +150,7 @@ TEST(L16_ChainsOfOps, OutputsThatAreNotWantedCountAmongTheTensors) {
   std::string longest;
   for (const auto& [name, count] : fused.chains)
     if (name.starts_with("layernorm_fwd")) longest = name;
-  EXPECT_EQ(std::count(longest.begin(), longest.end(), '+'), 9) << "with the next add 25: " << longest;
+  EXPECT_EQ(std::count(longest.begin(), longest.end(), '+'), 9) << "the next add needs a 25th: " << longest;
 }
 
 TEST(L16_ChainsOfOps, CallsWithoutElementsAreNotFused) {
@@ -161,7 +161,7 @@ TEST(L16_ChainsOfOps, CallsWithoutElementsAreNotFused) {
   EXPECT_EQ(fused.chains, (Names{{"gelu_fwd + scale", 1}}));
 }
 
-// Which bias_fwd takes for zero.
+// bias_fwd takes a missing x for zero.
 TEST(L16_ChainsOfOps, ABiasWithoutXIsNotFused) {
   const FusedChains fused =
       expect_same_to_the_bit({.shape = {3, 5}, .ops = [](OpsStep& s) {
@@ -173,7 +173,7 @@ TEST(L16_ChainsOfOps, ABiasWithoutXIsNotFused) {
   EXPECT_EQ(fused.chains, (Names{{"gelu_fwd + scale", 1}}));
 }
 
-// The batch wants no gradient.
+// The batch needs no gradient.
 TEST(L16_ChainsOfOps, ANormOfTheBatchHasNoGradientOfItsElements) {
   expect_same_to_the_bit({.shape = {3, 5}, .ops = [](OpsStep& s) {
                             const Tensor n = layernorm(s.x, s.parameter("gamma"), s.parameter("beta"));
@@ -181,7 +181,7 @@ TEST(L16_ChainsOfOps, ANormOfTheBatchHasNoGradientOfItsElements) {
                           }});
 }
 
-// The pool gives each op the memory of the one before the last.
+// The pool gives each op the memory of the op before the last one.
 TEST(L16_ChainsOfOps, MemoryThatIsUsedAgainAndAgain) {
   const FusedChains fused = expect_same_to_the_bit({.shape = {1025}, .ops = [](OpsStep& s) {
                                                       Tensor x = scale(s.x, 0.5);
@@ -197,7 +197,7 @@ TEST(L16_ChainsOfOps, NumbersAreEachCallsOwn) {
                                                       const Tensor a = softmax(scale(scale(s.x, 2), 3));
                                                       return softmax(scale(scale(a, 5), 7));
                                                     }});
-  EXPECT_EQ(fused.chains, (Names{{"scale + scale", 2}})) << "one code, other numbers";
+  EXPECT_EQ(fused.chains, (Names{{"scale + scale", 2}})) << "the same code, different numbers";
 }
 
 }  // namespace

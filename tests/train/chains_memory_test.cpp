@@ -1,5 +1,5 @@
-// The memory of chains beside the step's: it is as large as they need, and theirs as long as the step
-// replays.
+// The memory of chains in addition to the step's: it is as large as they need, and belongs to them as long as
+// the step replays.
 #include "src/ops/ops.h"
 #include "tests/train/chains_testing.h"
 
@@ -7,7 +7,7 @@ namespace gradus {
 namespace {
 
 struct L16_ChainsMemory : ::testing::TestWithParam<std::tuple<const char*, DType>> {
-  // gamma is frozen, so of a norm's two sums one is not wanted.
+  // gamma is frozen, so one of a norm's two sums is not needed.
   OpsCase of{.shape = {100, 33},
              .ops =
                  [](OpsStep& s) {
@@ -19,7 +19,7 @@ struct L16_ChainsMemory : ::testing::TestWithParam<std::tuple<const char*, DType
              .device = std::get<0>(GetParam())};
   Context context{of.device, 3};
   std::vector<Tensor> others;
-  // Tensors of many sizes, which find what the step has given up and what follows its memory.
+  // Tensors of many sizes, which are placed in memory that the step has freed, and after its memory.
   void fill_memory() {
     for (int i = 0; i < 100; ++i) {
       const int64_t n = 1 + 100 * i;
@@ -27,7 +27,7 @@ struct L16_ChainsMemory : ::testing::TestWithParam<std::tuple<const char*, DType
       copy_from_host(others.back(), std::vector<double>(size_t(n), 7));
     }
   }
-  // Of a step that is fused before its runs number 3 and, if `twice`, number 4.
+  // Results of a step that is fused before its run number 3 and, if `twice`, also before number 4.
   Numbers results(bool twice) {
     OpsStep step(of.shape, of.dtype, of.ops, of.passes);
     Numbers all;
@@ -46,7 +46,7 @@ struct L16_ChainsMemory : ::testing::TestWithParam<std::tuple<const char*, DType
     int64_t changed = 0;
     for (const Tensor& other : others)
       changed += to_host<double>(other) != std::vector<double>(size_t(other.numel()), 7);
-    EXPECT_EQ(changed, 0) << "tensors of others that the step has written to";
+    EXPECT_EQ(changed, 0) << "tensors outside the step that the step has written to";
   }
 };
 
@@ -64,7 +64,7 @@ TEST_P(L16_ChainsMemory, TheChainsWriteToNothingElse) {
   expect_untouched();
 }
 
-// The second time there is nothing left to fuse; or it is refused.
+// The second call finds nothing left to fuse, or is rejected.
 TEST_P(L16_ChainsMemory, FusedTwiceIsFusedOnce) {
   EXPECT_TRUE(results(true) == run_ops(of, false).results) << "results that differ from unfused ones";
   context.make_current();

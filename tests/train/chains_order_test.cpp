@@ -1,4 +1,4 @@
-// Calls that must not be fused, or not be made before another.
+// Calls that must not be fused, or not be made before a certain call.
 #include "src/ops/ops.h"
 #include "tests/train/chains_testing.h"
 
@@ -13,7 +13,7 @@ TEST(L16_ChainsOrder, ACallStaysBehindWhatItReads) {
   EXPECT_EQ(fused.chains, (Names{{"add + scale", 1}}));
 }
 
-// A tape's first dropout comes after copy_step, which notes the step that the masks are drawn from.
+// A tape's first dropout comes after copy_step, which stores the step that determines the masks.
 TEST(L16_ChainsOrder, DropoutStaysBehindTheStepThatItReads) {
   RecordProperty("exercise", "16.5");
   const FusedChains fused = expect_same_to_the_bit(
@@ -21,7 +21,7 @@ TEST(L16_ChainsOrder, DropoutStaysBehindTheStepThatItReads) {
   EXPECT_EQ(fused.chains, (Names{{"dropout + scale", 1}}));
 }
 
-// The step that the masks are drawn from has been given back, and its memory belongs to the next result.
+// The tensor with the step of the masks has been freed, and the next result has its memory.
 TEST(L16_ChainsOrder, TheStepOfAMaskIsNotWrittenOver) {
   const FusedChains fused =
       expect_same_to_the_bit({.shape = {2, 64}, .ops = [](OpsStep& s) {
@@ -54,8 +54,8 @@ TEST(L16_ChainsOrder, ACallStaysBehindWhatReadsItsMemory) {
                           }});
 }
 
-// Kernels as no op calls them: a sum over rows that the next one reads, and a tensor that is another's but
-// for an element.
+// Kernels as no op calls them: a sum over rows that the next call reads, and a tensor that overlaps a
+// different one except for one element.
 TEST(L16_ChainsOrder, ASumOverRowsIsFinishedBeforeItIsRead) {
   expect_same_to_the_bit({.shape = {33, 5}, .ops = [](OpsStep& s) {
                             Tensor a = scale(s.x, 0.5), y = empty_like(s.x, "y");
@@ -66,11 +66,11 @@ TEST(L16_ChainsOrder, ASumOverRowsIsFinishedBeforeItIsRead) {
                           }});
 }
 
-// Where a call is moved forward, the one that it passes has its scratch.
+// If a call were moved forward, it would pass a call that has its scratch memory.
 TEST(L16_ChainsOrder, ACallStaysBehindWhoseScratchItWritesOver) {
   const auto ops = [](OpsStep& s) {
     const Tensor a = scale(s.x, 0.5), sum = empty(s.x, {33}, "sum");
-    const Tensor& other = s.parameter("weight");  // of as many rows, in no chain with x
+    const Tensor& other = s.parameter("weight");  // with as many rows, in no chain with x
     run(&Backend::bias_bwd, cost::bias_bwd, other, other.in(), Tensor(sum).set());
     s.kept = {sum, gelu(a)};
     return scale(gelu(softmax(a)), 2);
@@ -88,7 +88,7 @@ TEST(L16_ChainsOrder, ACallStaysBehindWhoseScratchItWritesOver) {
   expect_same_to_the_bit({.shape = {1, 33}, .ops = ops});
 }
 
-// A sum of 24 columns is none of rows of 4.
+// A sum of 24 columns cannot be computed in rows of 4.
 TEST(L16_ChainsOrder, SumsOfLongerRowsAreNotOneLoop) {
   expect_same_to_the_bit({.shape = {6, 4}, .ops = [](OpsStep& s) {
                             const NoTape none;
@@ -101,7 +101,7 @@ TEST(L16_ChainsOrder, SumsOfLongerRowsAreNotOneLoop) {
                           }});
 }
 
-// An update writes the weights, which are read before it and behind it.
+// An update writes the weights, which are read before and after it.
 TEST(L16_ChainsOrder, ACallStaysBehindTheUpdateOfWhatItReads) {
   Numbers results[2];
   for (const bool fuses : {false, true}) {
@@ -117,7 +117,7 @@ TEST(L16_ChainsOrder, ACallStaysBehindTheUpdateOfWhatItReads) {
       if (s == 3 && fuses) {
         const FusedChains fused = fuse_chains(captured, shared_compiler());
         EXPECT_EQ(fused.chains, (Names{{"scale + scale", 1}, {"multiply + scale", 1}}))
-            << "before and behind the update";
+            << "before and after the update";
       }
       captured.run({}, [&] {
         sum = {};
@@ -170,7 +170,7 @@ TEST(L16_ChainsOrder, RowsOfWhichNoneIsAPartOfTheOtherAreNotOneLoop) {
                           }});
 }
 
-// A table of positions that another call adds whole: an element each, and an element of each column.
+// A table of positions that one call adds as a whole: an element per element, and an element per column.
 TEST(L16_ChainsOrder, OneTensorWithTwoShapesInAChain) {
   expect_same_to_the_bit({.shape = {6, 4}, .ops = [](OpsStep& s) {
                             const NoTape none;

@@ -1,4 +1,4 @@
-// Which elements a chain stores: what is read later, and nothing else.
+// The elements that a chain stores: only those that are read later.
 #include "tests/train/chains_testing.h"
 
 namespace gradus {
@@ -27,7 +27,7 @@ TEST(L16_ChainsStored, WhatAnotherCallReads) {
                          "softmax, which is not a call of the chain, reads the result of scale");
 }
 
-// It is made in one loop over a row and read in another, behind the norm.
+// The element is computed in one loop over a row and read in a different one, after the norm.
 TEST(L16_ChainsStored, WhatIsReadAfterACallOverWholeRows) {
   RecordProperty("exercise", "16.4");
   const FusedChains fused =
@@ -42,7 +42,7 @@ TEST(L16_ChainsStored, WhatIsReadAfterACallOverWholeRows) {
       << ::testing::PrintToString(fused.chains);
 }
 
-// Without a tape nobody else reads what the norm reads.
+// Without a tape only the norm reads its input.
 TEST(L16_ChainsStored, WhatACallOverWholeRowsReads) {
   RecordProperty("exercise", "16.4");
   const FusedChains fused = expect_same_to_the_bit(
@@ -56,7 +56,7 @@ TEST(L16_ChainsStored, WhatACallOverWholeRowsReads) {
   EXPECT_EQ(fused.chains, (Names{{"scale + gelu_fwd + layernorm_fwd", 1}}));
 }
 
-// Of a gradient with two parts the second is added to the first: the chain loads it to store the sum.
+// For a gradient with two parts, the second part is added to the first: the chain loads it to store the sum.
 TEST(L16_ChainsStored, WhatAnotherCallOfTheChainAddsTo) {
   RecordProperty("exercise", "16.4");
   expect_same_to_the_bit({.shape = {3, 5},

@@ -1,4 +1,4 @@
-// Chains: a captured step whose calls are fused changes the same to the bit, of a model and of ops.
+// Chains: a captured step whose calls are fused computes bitwise equal results, for a model and for ops.
 #include <omp.h>
 
 #include "tests/train/chains_testing.h"
@@ -74,7 +74,7 @@ TEST_P(L16_ChainsOfAModel, OnMetaTheSameChainsAreFoundAndNothingIsCompiled) {
   EXPECT_FALSE(std::filesystem::exists(folder)) << "a folder was made";
 }
 
-// Two models, each with an optimizer and a captured step, take turns in one context.
+// Two models, each with an optimizer and a captured step, alternate in one context.
 TEST(L16_Chains, OfTwoModelsInOneContextDoNotMeet) {
   std::vector<Numbers> weights;
   std::vector<std::vector<double>> losses(2);
@@ -115,13 +115,13 @@ TEST(L16_Chains, WhatIsFusedIsCounted) {
   EXPECT_EQ(fused.bytes_before, bytes);
   EXPECT_EQ(fused.calls_after, int64_t(captured.calls().size()));
   EXPECT_LT(fused.bytes_after, fused.bytes_before);
-  EXPECT_EQ(flops(), operations) << "a chain computes what its calls compute";
+  EXPECT_EQ(flops(), operations) << "a chain has the FLOPs of its calls";
   int64_t removed = 0;
   for (const auto& [name, count] : fused.chains) {
     EXPECT_EQ(fused.code.count(name), 1u) << name << " has no code";
     removed += count * std::count(name.begin(), name.end(), '+');
   }
-  EXPECT_EQ(fused.calls_before - fused.calls_after, removed) << "calls that the chains' names do not explain";
+  EXPECT_EQ(fused.calls_before - fused.calls_after, removed) << "calls that no chain's name contains";
   context.device.meter().keep_trace();
   t.fill(3), captured.run(t.inputs, [&] { t.step(); });
   int64_t kernels = 0;
@@ -139,7 +139,7 @@ struct L16_ChainsRefused : CapturedStepTest {
 TEST_F(L16_ChainsRefused, BeforeTheStepReplays) {
   context.make_current();
   for (int i = 0; i < 3; ++i) {
-    expect_refused("take three steps first", [&] { fuse_chains(captured, shared_compiler()); });
+    expect_refused("run three steps first", [&] { fuse_chains(captured, shared_compiler()); });
     run_and_keep_loss();
   }
   fuse_chains(captured, shared_compiler());
@@ -157,10 +157,10 @@ TEST_F(L16_ChainsRefused, WithoutACompilerTheStepReplaysAsBefore) {
   EXPECT_EQ(captured.calls().size(), calls);
   while (steps < kSteps) run_and_keep_loss();
   EXPECT_EQ(losses, plain.losses);
-  EXPECT_TRUE(t.numbers() == plain.weights) << "parameters after an error of the compiler";
+  EXPECT_TRUE(t.numbers() == plain.weights) << "the parameters differ after an error of the compiler";
 }
 
-// Then the chains' functions or their memory would be the other context's.
+// Otherwise the chains' functions or memory would belong to the other context.
 TEST(L16_Chains, AreRefusedWhileAnotherContextIsCurrent) {
   for (const char* device : {"cpu", "meta"}) {
     Context other(device, 9), context("cpu", 3);

@@ -1,4 +1,4 @@
-// A captured step of a few ops, made with its calls fused and without, and what both compute.
+// A captured step of a few ops, run with its calls fused and not fused, and the results of both.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -12,11 +12,11 @@
 
 namespace gradus {
 
-// One folder for all tests of the program, which is removed at its end: each chain is compiled once.
+// One folder for all tests of the program, which is removed at the end: each chain is compiled once.
 inline RunTimeCompiler& shared_compiler() {
   struct Shared {
     const std::string folder = ::testing::TempDir() + "gradus-chains-" + std::to_string(::getpid());
-    RunTimeCompiler compiler{folder, RunTimeCompiler::built_with("cpu")};  // and of emu
+    RunTimeCompiler compiler{folder, RunTimeCompiler::built_with("cpu")};  // also for emu
     ~Shared() {
       std::error_code none;
       std::filesystem::remove_all(folder, none);
@@ -52,7 +52,7 @@ struct OpsStep {
     return values;
   }
   const Tensor& parameter(const char* name) { return parameters.find(name).value; }
-  // A step is one only with an update: of a number beside the ops. Their gradients are kept instead.
+  // A step needs an update: of a number that the ops do not use. The gradients of the ops are kept.
   void step() {
     y = {}, kept.clear();
     parameters.zero_grad();
@@ -75,7 +75,7 @@ struct OpsStep {
   Ops ops;
   int passes;
   Tensor x, dy, y;
-  std::vector<Tensor> kept;  // by the ops, after the step
+  std::vector<Tensor> kept;  // tensors that the ops keep until after the step
   Parameters parameters, updated;
   Parameter& one = updated.add("one", {1}, {});
   Sgd sgd{updated};
@@ -86,11 +86,11 @@ struct OpsCase {
   Shape shape;
   OpsStep::Ops ops;
   DType dtype = DType::F32;
-  int passes = 1;  // forward and backward, in a step
+  int passes = 1;  // forward and backward passes per step
   const char* device = "cpu";
 };
 struct OpsEnd {
-  Numbers results;  // of each step: y and what is kept; and the last gradients
+  Numbers results;  // y and the kept tensors of each step; then the last gradients
   FusedChains fused;
 };
 inline OpsEnd run_ops(const OpsCase& of, bool fuses) {
@@ -107,7 +107,7 @@ inline OpsEnd run_ops(const OpsCase& of, bool fuses) {
     if (p.leaf.grad.defined()) end.results.push_back(to_host<double>(p.leaf.grad));
   return end;
 }
-// That the ops give the same, fused and not. What was fused.
+// Checks that the ops have the same results, fused and not fused. Returns what was fused.
 inline FusedChains expect_same_to_the_bit(const OpsCase& of, const std::string& why = "") {
   const OpsEnd plain = run_ops(of, false), fused = run_ops(of, true);
   EXPECT_EQ(plain.results.size(), fused.results.size());

@@ -78,13 +78,13 @@ TEST(L01_Lesson, AContextHasTheFlagsOrWhatIsSaidInstead) {
 
 class L01_LessonFiles : public FolderTest {};
 
-// All that is to be written is tried, and nothing of it is there afterwards or changed.
+// Every file that will be written is tried, and afterwards none exists or has changed.
 TEST_F(L01_LessonFiles, DoneTriesEveryFile) {
   const std::string old = path("old.json"), none = path("none/a.txt");
   write_file(old, "as it was");
   Lesson unknown = lesson_with({"--stepz=3"}, "03_test");
   expect_refused("--stepz is unknown", [&] { unknown.done({}, {path("unknown/a.png")}); });
-  EXPECT_FALSE(fs::exists(root_ / "unknown")) << "the flags come first";
+  EXPECT_FALSE(fs::exists(root_ / "unknown")) << "flags are checked first";
   Lesson lesson = lesson_with({"--json=" + old}, "03_test");
   lesson.done({"", path("a.txt")}, {"", path("plots/deep/a.png"), path("plots/b.png")});
   EXPECT_TRUE(fs::is_directory(root_ / "plots/deep"));
@@ -138,7 +138,7 @@ TEST(L01_Machine, FiguresAreThoseOfTheDataSheets) {
   for (size_t i = 0; i < std::size(sheets); ++i) {
     const Machine& m = published_machines()[i];
     EXPECT_EQ(m.name, sheets[i].name);
-    EXPECT_NE(m.source.find(m.name), std::string::npos) << "where it is published";
+    EXPECT_NE(m.source.find(m.name), std::string::npos) << "the source must name the machine";
     EXPECT_NEAR(m.fp32_flops, sheets[i].fp32 * 1e12, 1);
     EXPECT_NEAR(m.matrix16_flops, sheets[i].matrix16 * 1e12, 1);
     EXPECT_NEAR(m.bandwidth, sheets[i].bandwidth * 1e9, 1);
@@ -159,10 +159,10 @@ TEST(L03_Machine, MatrixUnitsAreForProductsIn16Bits) {
   for (const DType t : {DType::F32, DType::F64})
     EXPECT_DOUBLE_EQ(seconds(OpClass::Contraction, int64_t(8e9), 0, t), 8) << name_of(t);
   for (const OpClass c : {OpClass::Elementwise, OpClass::Normalization, OpClass::Other})
-    EXPECT_DOUBLE_EQ(seconds(c, int64_t(8e9), 0, DType::BF16), 8) << "no matrix units";
-  EXPECT_DOUBLE_EQ(seconds(OpClass::Elementwise, 0, 2'000'000, DType::F32, 3), 6) << "as often as it ran";
+    EXPECT_DOUBLE_EQ(seconds(c, int64_t(8e9), 0, DType::BF16), 8) << "does not use matrix units";
+  EXPECT_DOUBLE_EQ(seconds(OpClass::Elementwise, 0, 2'000'000, DType::F32, 3), 6) << "three times";
   EXPECT_DOUBLE_EQ(seconds(OpClass::Contraction, int64_t(8e9), 5'000'000, DType::BF16), 5)
-      << "the longer one";
+      << "the longer of the two times";
   EXPECT_EQ(seconds(OpClass::Other, 0, 0, DType::F32, 0), 0);
 }
 
@@ -185,7 +185,7 @@ TEST(L01_Machine, ThePeakIsMeasuredInMemoryOfItsOwn) {
   EXPECT_GT(peak, 1e7);
   EXPECT_LT(peak, 1e15);
   EXPECT_EQ(cpu.meter().now(), before);
-  EXPECT_EQ(cpu.meter().flops(), 0) << "it is no work of the caller's";
+  EXPECT_EQ(cpu.meter().flops(), 0) << "the caller's meter must not count it";
 }
 
 }  // namespace

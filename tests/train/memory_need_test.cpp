@@ -1,4 +1,4 @@
-// The model memory calculator: what it predicts is what a run then needs, and its answers are the true ones.
+// The model memory calculator: its predictions are what a run needs, and its answers are right.
 #include "src/train/memory_need.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TrainingRun tiny(const char* family, const char* recipe, int64_t batch = 3, int6
   return {c, batch, seq};
 }
 
-// A step as a lesson runs it.
+// A step as in a lesson.
 void train(Transformer& model, Optimizer& optimizer, const TrainingRun& run, uint64_t step) {
   const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq, step);
   Tape tape;
@@ -70,10 +70,10 @@ TEST(L04_MemoryNeed, WhoIsAliveAtThePeakSumsToIt) {
   EXPECT_EQ(need.peak.usage[Kind::Weight], 4 * need.parameters);
   EXPECT_EQ(need.peak.usage[Kind::Gradient], 4 * need.parameters);
   EXPECT_EQ(need.peak.usage[Kind::Optimizer], 8 * need.parameters);
-  EXPECT_EQ(need.peak.usage[Kind::Other],  // and the step that the tape's dropout draws from
+  EXPECT_EQ(need.peak.usage[Kind::Other],  // and the step number that the tape's dropout uses
             int64_t(sizeof(StepScalars) + sizeof(UpdateScalars) + sizeof(int64_t)));
   EXPECT_GT(need.peak.usage[Kind::Activation],
-            24 * int64_t(4) * 16 * 512 * 512 * 4);  // the probabilities alone
+            24 * int64_t(4) * 16 * 512 * 512 * 4);  // only the probabilities
   EXPECT_TRUE(need.peak.reached_by.op.starts_with("backward/")) << need.peak.reached_by.op;
   EXPECT_GE(need.reserved, need.peak.usage.allocated());
 }
@@ -92,10 +92,10 @@ TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
     EXPECT_FALSE(fits(run, budget)) << "the largest batch is " << largest << " in " << budget
                                     << " bytes, and one more fits";
   }
-  EXPECT_GT(odd, 0) << "or a search that stops two apart would pass";
-  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace alone is larger";
-  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), 1), 0) << "not even the device's scalars";
-  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(1) << 60), int64_t(1) << 24) << "the most there is";
+  EXPECT_GT(odd, 0) << "otherwise a search that stops two apart would pass";
+  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace is larger";
+  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), 1), 0) << "not even the device's scalars fit";
+  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(1) << 60), int64_t(1) << 24) << "the maximum";
 }
 
 TEST(L04_MemoryNeed, TheLargestBatchIsTheSameWhateverTheRunsIs) {
@@ -111,7 +111,8 @@ TEST(L04_MemoryNeed, WhatFitsNeedsNoMore) {
   EXPECT_FALSE(fits(run, need.peak.usage.allocated() - 1));
 }
 
-// While backward runs, activations only become fewer, and before its last op they are those of that op alone.
+// While the backward pass runs, activations only become fewer, and before its last op only those of that op
+// exist.
 TEST(L04_MemoryNeed, BackwardFreesAsItGoes) {
   RecordProperty("exercise", "04.4");
   Context context("meta", 1);
@@ -136,7 +137,7 @@ TEST(L04_MemoryNeed, BackwardFreesAsItGoes) {
   EXPECT_EQ(last, 0) << "of " << first << " bytes before backward";
 }
 
-// The largest bytes of each name among `count` tensors that are alive at the peak.
+// The largest bytes of each name among the `count` largest tensors that are alive at the peak.
 std::map<std::string, int64_t> largest_by_name(const MemoryNeed& need, size_t count) {
   std::map<std::string, int64_t> largest;
   for (size_t i = 0; i < count; ++i) {
@@ -171,7 +172,7 @@ TEST(L04_MemoryNeed, WhatGrowsWithTheBatchAndTheSequence) {
   const Growth expected[] = {{"wte.weight", 1, 1},   {"wte.weight.master", 1, 1}, {"wte.weight.grad", 1, 1},
                              {"wte.weight.m", 1, 1}, {"wte.weight.v", 1, 1},      {"linear", 2, 2},
                              {"gelu_erf", 2, 2},     {"attention.probs", 2, 4}};
-  EXPECT_EQ(largest.size(), std::size(expected)) << "each is among the ten largest, and no other";
+  EXPECT_EQ(largest.size(), std::size(expected)) << "the ten largest must have exactly these names";
   for (const auto& [name, batch, seq] : expected) {
     ASSERT_TRUE(largest.contains(name)) << name;
     EXPECT_EQ(by_batch.at(name), batch * largest.at(name)) << name;
@@ -179,7 +180,7 @@ TEST(L04_MemoryNeed, WhatGrowsWithTheBatchAndTheSequence) {
   }
 }
 
-// Of this run the allocator's segments fit all that is asked for only after the fourth step.
+// In this run the allocator's segments fit all requests only after the fourth step.
 TEST(L04_MemoryNeed, ManyStepsNeedNoMoreThanPredicted) {
   TrainingRun run{transformer_config("bert-large"), 3, 256};
   run.model.labels = 2;
@@ -192,7 +193,7 @@ TEST(L04_MemoryNeed, ManyStepsNeedNoMoreThanPredicted) {
   EXPECT_EQ(need.peak.usage, context.device.meter().at_peak());
 }
 
-// The meter sums the FLOPs of all steps in an int64. With the largest batch that counts, none may be lost.
+// The meter sums the FLOPs of all steps in an int64. With the largest countable batch none may be lost.
 TEST(L04_MemoryNeed, TheFlopsOfTheLargestBatchCanBeCounted) {
   constexpr int64_t kNoLimit = int64_t(1) << 60;
   TrainingRun run{transformer_config("gpt2"), 1, 1024};
@@ -201,9 +202,9 @@ TEST(L04_MemoryNeed, TheFlopsOfTheLargestBatchCanBeCounted) {
   Context context("meta", 1, kNoLimit);
   Transformer model(run.model);
   AdamW optimizer(model.parameters);
-  for (uint64_t step = 0; step < 4; ++step) {  // as many as the calculator runs
+  for (uint64_t step = 0; step < 4; ++step) {  // the number of steps that the calculator runs
     train(model, optimizer, run, step);
-    const double expected = double(step + 1) * 6 * double(run.batch) * 1024 * 85e6;  // the blocks' alone
+    const double expected = double(step + 1) * 6 * double(run.batch) * 1024 * 85e6;  // the blocks' only
     EXPECT_GT(double(context.device.meter().flops()), expected) << "step " << step;
   }
 }
@@ -222,7 +223,7 @@ TEST(L04_MemoryNeed, SizesThatCannotBeAreRefused) {
   expect_refused("labels", need({transformer_config("bert-base"), 1, 8}));
   for (const int64_t batch : {16, 1 << 24})
     expect_refused("more than gradus can count", need({huge.model, batch, huge.seq}));
-  for (const int64_t budget : {0, -1})  // 0 would be no bound at all
+  for (const int64_t budget : {0, -1})  // 0 would mean no limit
     expect_refused("a budget of " + std::to_string(budget) + " bytes; it must be at least 1",
                    [&] { fits(gpt, budget); });
 }
@@ -232,7 +233,7 @@ TEST(L04_Utilization, SaysTimeSpeedAndWhatIsOccupied) {
   const Tensor x(context.device, {5, 1 << 20}, DType::F32, Kind::Data, "x");
   std::ostringstream out;
   print_summary(out, context.device, 0.5, 12);
-  // Nobody but the allocator knows what is occupied on meta: 20 MiB of x, 2 MiB with the step's scalars.
+  // On meta only the allocator knows the occupied bytes: 20 MiB of x, 2 MiB with the step's scalars.
   EXPECT_EQ(out.str(), "time: 500 ms, 24 samples/s, memory occupied: 22 MiB\n");
   std::ostringstream line, slow;
   print_utilization(line, context.device);
@@ -240,19 +241,19 @@ TEST(L04_Utilization, SaysTimeSpeedAndWhatIsOccupied) {
   print_summary(slow, context.device, 90, 30);
   EXPECT_EQ(slow.str(), "time: 1 min 30 s, 0.3333 samples/s, memory occupied: 22 MiB\n");
   Context cpu("cpu", 1);
-  EXPECT_GT(memory_occupied(cpu.device), int64_t(1) << 20) << "the process, which is more than 1 MiB";
+  EXPECT_GT(memory_occupied(cpu.device), int64_t(1) << 20) << "the process takes more than 1 MiB";
   EXPECT_LT(memory_occupied(cpu.device), int64_t(1) << 40);
 }
 
 TEST(L04_Utilization, MebibytesAreRoundedDown) {
   Context cpu("cpu", 1);
-  std::vector<std::string> held;  // until what is occupied is nearer to the next MiB
+  std::vector<std::string> held;  // until the occupied bytes are nearer to the next MiB
   const auto over = [&] { return memory_occupied(cpu.device) % (1 << 20); };
   while (over() < 600'000 || over() > 1'000'000) held.emplace_back(100'000, 'x');
   const int64_t before = memory_occupied(cpu.device);
   std::ostringstream out;
   print_utilization(out, cpu.device);
-  if (memory_occupied(cpu.device) != before) GTEST_SKIP() << "something else took memory meanwhile";
+  if (memory_occupied(cpu.device) != before) GTEST_SKIP() << "the process took memory in between";
   EXPECT_EQ(out.str(), "memory occupied: " + std::to_string(before >> 20) + " MiB\n");
 }
 

@@ -27,7 +27,7 @@ TEST(L13_Roofs, AKernelNeedsTheLongerOfTwoTimes) {
   for (const DType t : {DType::BF16, DType::F16}) {
     EXPECT_DOUBLE_EQ(least(OpClass::Contraction, 8000, 10, t), 10)
         << "a product of 16-bit numbers has the peak of matrix units";
-    EXPECT_DOUBLE_EQ(least(OpClass::Elementwise, 8000, 10, t), 80) << "and nothing else has";
+    EXPECT_DOUBLE_EQ(least(OpClass::Elementwise, 8000, 10, t), 80) << "and no other kernel has";
   }
   EXPECT_DOUBLE_EQ(least(OpClass::Contraction, 8000, 10), 80);
 }

@@ -1,4 +1,5 @@
-// When a profiler records, and what it survives: schedules, open ranges, errors, threads, contexts that end.
+// When a profiler records, and in what conditions it works: schedules, open ranges, errors, threads, contexts
+// that end.
 #include <optional>
 #include <thread>
 
@@ -36,7 +37,7 @@ TEST_P(L13_ProfilerLimits, AScheduleKeepsTheStepsThatItSays) {
     }
     profiler.end();
     EXPECT_EQ(steps_of(profiler), kept);
-    EXPECT_EQ(count_of(paths(profiler, ProfileTrack::Program), "/early"), 0) << "each is in its step";
+    EXPECT_EQ(count_of(paths(profiler, ProfileTrack::Program), "/early"), 0) << "each must be in its step";
     for (const std::string& step : kept)
       EXPECT_EQ(count_of(paths(profiler, ProfileTrack::Program),
                          "/" + step + (step < "step 3" ? "/early" : "/late")),
@@ -62,7 +63,7 @@ TEST_P(L13_ProfilerLimits, RangesThatAreOpenAtEitherEnd) {
   {
     const ProfileRange outer("outer");
     profiler.begin();
-  }  // the end of what it does not know
+  }  // the end of a range that it has not recorded
   { const ProfileRange next("next"); }
   profiler.end();
   EXPECT_EQ(paths(profiler, ProfileTrack::Program), (std::vector<std::string>{"/within", "/next"}));
@@ -94,7 +95,7 @@ TEST_P(L13_ProfilerLimits, ARangeThatNobodyEndsEndsWithTheRecording) {
   for (int i = 0; i < 2; ++i) EXPECT_GT(profiler.events()[size_t(i)].end, profiler.events()[size_t(i)].begin);
 }
 
-// A listener that comes later refuses a range: it is over at once.
+// A listener that comes later rejects a range: the range ends at once.
 TEST_P(L13_ProfilerLimits, ARangeThatAnotherListenerRefusesIsNotAroundTheNext) {
   struct Refuses : RangeListener {
     void began(size_t, const char* name) override { check(name != std::string("x"), "not this one"); }
@@ -134,7 +135,7 @@ TEST_P(L13_ProfilerLimits, ARangeOfAnotherThreadIsASentence) {
     const ProfileRange own("own");
     std::string said;
     std::thread([&] { said = refusal([] { const ProfileRange range("a worker's"); }); }).join();
-    EXPECT_NE(said.find("the range 'a worker's' begins on another thread"), std::string::npos) << said;
+    EXPECT_NE(said.find("the range 'a worker's' begins on a thread that"), std::string::npos) << said;
     EXPECT_EQ(context.ranges.path(), "own");
   }
   profiler.end();
@@ -147,7 +148,7 @@ TEST_P(L13_ProfilerLimits, BeginAndEndInTheRightOrder) {
   profiler.begin();
   expect_refused("profiler: it records already", [&] { profiler.begin(); });
   profiler.end();
-  profiler.begin();  // once more: what was recorded stays
+  profiler.begin();  // a second time: what was recorded stays
   { const ProfileRange range("again"); }
   profiler.end();
   EXPECT_EQ(paths(profiler, ProfileTrack::Program), std::vector<std::string>{"/again"});
@@ -169,7 +170,7 @@ TEST_P(L13_ProfilerLimits, WhenThereIsNoRoomTheRestPasses) {
   again.step();
   cut.end();
   EXPECT_TRUE(cut.full());
-  EXPECT_TRUE(loss == same || std::isnan(loss)) << "the kernels run";
+  EXPECT_TRUE(loss == same || std::isnan(loss)) << "the kernels must run";
   ASSERT_EQ(cut.events().size(), 50u);
   for (size_t i = 0; i < 50; ++i) {
     EXPECT_EQ(*cut.events()[i].name, *whole.events()[i].name);
@@ -179,10 +180,10 @@ TEST_P(L13_ProfilerLimits, WhenThereIsNoRoomTheRestPasses) {
   shares.begin();
   again.step();
   shares.end();
-  EXPECT_TRUE(shares.events().empty()) << "there is no room left for another one either";
+  EXPECT_TRUE(shares.events().empty()) << "profilers that share the room have none left, too";
 }
 
-// Two contexts, each with its profiler, in turns; and two profilers of one context.
+// Two contexts, alternating, each with its profiler; and two profilers of one context.
 TEST_P(L13_ProfilerLimits, EachIsOfItsOwnContext) {
   Context other(GetParam(), 4);
   Profiler first(context), second(other), both(other);

@@ -1,4 +1,4 @@
-// What the profiler records of a context: on which track, in what, when, with which cost.
+// What the profiler records of a context: its events with their track, parent, times and cost.
 #include "tests/train/profiler_testing.h"
 
 namespace gradus {
@@ -22,7 +22,7 @@ TEST_P(L13_Profiler, AStepIsPassesLayersOpsAndKernels) {
         "/forward/h.1/gelu", "/backward", "/clip_grad_norm", "/update"})
     EXPECT_EQ(count_of(program, once), 1) << once;
   EXPECT_EQ(count_of(program, "/forward/h.0/linear"), 4);
-  EXPECT_EQ(count_of(backward, "/backward/linear"), 4 * 2 + 1) << "and that of the logits";
+  EXPECT_EQ(count_of(backward, "/backward/linear"), 4 * 2 + 1) << "4 per block, and the logits";
   EXPECT_EQ(count_of(backward, "/backward/gelu"), 2);
   EXPECT_EQ(count_of(kernels, "/forward/h.1/gelu/gelu_fwd"), 1);
   EXPECT_EQ(count_of(kernels, "/backward/gelu/gelu_bwd"), 2);
@@ -31,7 +31,7 @@ TEST_P(L13_Profiler, AStepIsPassesLayersOpsAndKernels) {
   for (const std::string& p : program) EXPECT_FALSE(p.starts_with("/backward/")) << p;
 }
 
-// Each range is within the one that it is in, and comes after what came before it.
+// Each range is within its parent, and comes after the earlier ones.
 TEST_P(L13_Profiler, TimesAreNestedAsTheRangesAre) {
   ProfiledTraining training;
   Profiler profiler(context);
@@ -50,7 +50,7 @@ TEST_P(L13_Profiler, TimesAreNestedAsTheRangesAre) {
   }
 }
 
-// Where calls return when done.
+// On devices where calls return when they are done.
 TEST(L13_KernelTimes, AKernelLiesWithinTheRangeThatCalledItAndTakesTime) {
   for (const char* device : {"cpu", "emu"}) {
     Context context(device, 3);
@@ -82,7 +82,7 @@ TEST_P(L13_Profiler, AClockGivesTheTimesSinceItWasRead) {
   EXPECT_LE(times[0], times[1]);
   EXPECT_LE(times[1], seconds_now() + 1e-3);
   EXPECT_TRUE(first->read().empty());
-  EXPECT_EQ(second->read().size(), 1u) << "each has its own";
+  EXPECT_EQ(second->read().size(), 1u) << "each clock has its own times";
 }
 
 TEST_P(L13_Profiler, KernelsAreThoseOfTheMeterWithTheirCosts) {
@@ -125,14 +125,14 @@ TEST_P(L13_Profiler, ABackwardRangeKnowsItsForward) {
     const ProfileEvent& forward = profiler.events()[size_t(e.forward)];
     EXPECT_EQ(*forward.name, *e.name);
     EXPECT_EQ(forward.track, ProfileTrack::Program);
-    EXPECT_LT(forward.begin, last) << "the backward pass goes the other way round";
+    EXPECT_LT(forward.begin, last) << "the backward pass has the reverse order";
     last = forward.begin;
   }
   EXPECT_EQ(arrows, 2 + 2 * 10 + 3)
       << "embedding, positions; the ops of two blocks; the last norm, the logits, the loss";
 }
 
-// A checkpoint runs its ops again within the backward pass.
+// A checkpoint recomputes its ops within the backward pass.
 TEST_P(L13_Profiler, WhatRunsAgainIsInTheBackwardPass) {
   ProfiledTraining training;
   training.model.segments = {{1, Keep::Input}, {1, Keep::All}};

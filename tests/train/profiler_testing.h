@@ -1,4 +1,4 @@
-// A context whose profiler is tested, and the events by what they are in.
+// A context with the profiler under test, and the paths of its events.
 #pragma once
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"

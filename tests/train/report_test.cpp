@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 class L01_Report : public FolderTest {
  protected:
-  // What the report prints is kept in printed_, its exit code returned.
+  // Keeps the report's output in printed_, and returns its exit code.
   int finish(Report& report, bool to_file = true) {
     testing::internal::CaptureStdout();
     int code = -1;
@@ -32,7 +32,7 @@ class L01_Report : public FolderTest {
     return code;
   }
   Json json() const { return Json::parse(read(path_)); }
-  // The cells of the line of output that begins with that name.
+  // The line of output that begins with this name.
   std::string line(const std::string& name) const {
     std::istringstream lines(printed_);
     for (std::string l; std::getline(lines, l);)
@@ -78,7 +78,7 @@ TEST_F(L01_Report, ChecksPassUpToTheirBound) {
   EXPECT_EQ(code([](Report& r) { r.check_at_most("x", INFINITY, 2); }), 1);
   EXPECT_EQ(code([](Report& r) { r.timing_at_least("x", 1, 2); }), 0) << "timing never fails";
   EXPECT_EQ(code([](Report& r) { r.timing_at_least("x", NAN, 2); }), 0);
-  for (const int failing : {0, 1, 2})  // one of several is enough, wherever it stands
+  for (const int failing : {0, 1, 2})  // one of several is enough, at any place
     EXPECT_EQ(code([=](Report& r) {
                 for (int i = 0; i < 3; ++i) r.check_equal("x", i, i == failing ? 9 : i);
               }),
@@ -126,7 +126,7 @@ TEST_F(L01_Report, OnMetaWhatNeedsDataIsSkipped) {
   EXPECT_TRUE(written.at("checks")[3].at("pass").is_null());
   EXPECT_EQ(written.at("device").get<std::string>(), "meta");
 
-  Report wrong("01_test", meta_);  // bytes and counts are known there
+  Report wrong("01_test", meta_);  // bytes and counts are known on meta
   wrong.check_equal("bytes", 5, 6);
   EXPECT_EQ(finish(wrong, false), 1);
   Report number("01_test", meta_);
@@ -155,7 +155,7 @@ TEST_F(L01_Report, TheFileHasTheFieldsOfEveryRow) {
   report.timing_at_least("time", 1, 2);
   EXPECT_EQ(finish(report), 1);
 
-  // Counts are whole numbers, also where a double would round them.
+  // Counts are whole numbers, even if a double would round them.
   EXPECT_EQ(read(path_),
             R"({"lesson":"03_test","device":"cpu","config":{"steps":300,"data":"a \"text\"","rate":0.001},)"
             R"("rows":[{"name":"full","ms_per_step":2.5,"tokens_per_s":1000000.0,"peak_bytes":155,)"
@@ -210,10 +210,10 @@ TEST_F(L01_Report, EachColumnHasItsNameItsUnitAndItsPlace) {
   for (std::string word; words >> word;) shown += word + " ";
   EXPECT_EQ(shown, "gpt 12.5 1000000 77 512 B 3.0 MiB 2.0 KiB 5.75 2.5 3.25 -0.5 8 ");
   EXPECT_NE(printed_.find("memory at the peak: gpt "), std::string::npos);
-  EXPECT_NE(printed_.find("memory at the peak: bert "), std::string::npos) << "of every row";
+  EXPECT_NE(printed_.find("memory at the peak: bert "), std::string::npos) << "for every row";
   std::ostringstream text;
   text << std::ifstream(path_).rdbuf();
-  EXPECT_TRUE(text.str().ends_with("}\n")) << "the file's one line is ended";
+  EXPECT_TRUE(text.str().ends_with("}\n")) << "the file's only line must have an end";
 }
 
 TEST_F(L01_Report, TheMemoryAtThePeakAddsUp) {
@@ -230,7 +230,7 @@ TEST_F(L01_Report, TheMemoryAtThePeakAddsUp) {
   ends("temporary", "5      5 B");
   ends("rounding", "507    507 B");
   ends("allocated", "2,560  2.5 KiB");
-  EXPECT_EQ(line("gradient"), "no line of gradient") << "kinds that hold nothing are left out";
+  EXPECT_EQ(line("gradient"), "no line of gradient") << "kinds without bytes are left out";
   EXPECT_TRUE(line("gpt").ends_with("2.5 KiB")) << line("gpt");
 }
 
@@ -242,7 +242,7 @@ TEST_F(L01_Report, AFileThatCannotBeWrittenIsAnError) {
   EXPECT_FALSE(printed_.ends_with("PASS\n"));
 }
 
-// On meta computing takes no time; what it would take elsewhere comes from the meter.
+// On meta computation takes no time; the times on other machines come from the meter.
 TEST_F(L03_ReportTime, OfMetaIsThatOfOtherMachines) {
   meta_.meter().count({OpClass::Contraction, int64_t(195e12), 0, 0, DType::F32});
   Report report("03_test", meta_);
@@ -264,7 +264,7 @@ TEST_F(L03_ReportTime, OfMetaIsThatOfOtherMachines) {
   EXPECT_EQ(written.at("model_flops").get<int64_t>(), 3);
   EXPECT_FALSE(written.contains("share"));
   EXPECT_EQ(written.at("bytes").get<double>(), 4);
-  Report real("03_test", cpu_);  // with data, nothing is predicted and nothing taken away
+  Report real("03_test", cpu_);  // with data, nothing is predicted and nothing removed
   real.row("gpt").ms_per_step = 1;
   real.predict_time(2);
   EXPECT_EQ(finish(real, false), 0);

@@ -44,7 +44,7 @@ TEST_F(L13_RunTrace, TheContextsShareTheRoom) {
   testing::internal::CaptureStdout();
   trace.write();
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
-            "\ntrace: " + path("t.json") + " (200,000 events; what came later is not in it)\n");
+            "\ntrace: " + path("t.json") + " (200,000 events; later events are not in it)\n");
 }
 
 TEST_F(L13_RunTrace, AnErrorOnTheWayIsNoReasonToLoseIt) {

@@ -1,4 +1,4 @@
-// What a training loop leaves for its row of the report.
+// What a training loop records for its row of the report.
 #include "src/train/step_recorder.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace gradus {
 namespace {
 
-// Steps that take 1 ms, but for one of 100.
+// Steps that take 1 ms, except for one of 100 ms.
 TEST(L03_StepRecorder, TimesAreOfTheMedianStepAndNothingBetweenSteps) {
   Context context("cpu", 1);
   StepRecorder recorder;
@@ -43,7 +43,7 @@ TEST(L03_StepRecorder, TheRecentLossIsTheMeanOfFifty) {
   EXPECT_EQ(recorder.losses.size(), 61u);
 }
 
-// What is allocated after the last step is not of the steps.
+// Allocations after the last step do not belong to the steps.
 TEST(L03_StepRecorder, BytesAndRequestsAreThoseOfTheSteps) {
   Context context("cpu", 1);
   const auto use = [&](int64_t n) { Tensor(context.device, {n}, DType::F32, Kind::Activation, "x"); };

@@ -1,4 +1,4 @@
-// Whose turn it is (run), where a rank waits for others (wait), and what ends all of them.
+// Scheduling of the ranks (run), waiting for other ranks (wait), and the end of all ranks after an error.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-constexpr size_t kStackBytes = size_t(4) << 20;  // of addresses; memory is what is used of it
+constexpr size_t kStackBytes = size_t(4) << 20;  // of address space; only pages that are touched take memory
 
 SimRank::SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank)
     : phases(cluster, rank),
@@ -28,7 +28,7 @@ ClusterRun run_cluster(const ClusterArgs& args, const std::function<void(Comm&)>
 }
 
 Cluster::Cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body) : args(args), body_(body) {
-  check(args.ranks >= 1, "cluster: ", args.ranks, " ranks; there must be one at least");
+  check(args.ranks >= 1, "cluster: ", args.ranks, " ranks; there must be at least one");
   check(args.device != "cuda" && args.device != "auto",
         "cluster: ranks are simulated on cpu, emu or meta, not on ", args.device);
   check_ranks(args.network, args.ranks);
@@ -36,15 +36,15 @@ Cluster::Cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body
   for (int64_t r = 0; r < args.ranks; ++r) {
     std::vector<Context*> made;
     {
-      const ContextsOf nobody(made);
+      const ContextsOf of_rank(made);
       ranks.push_back(std::make_unique<SimRank>(*this, args, r));
     }
     ranks.back()->contexts = made;
   }
 }
 
-// Of the ranks that can go on the one that is behind has its turn: so whoever runs knows of all that was sent
-// before, and links are taken in the order of time.
+// Of the ranks that can go on, the one whose clock is furthest behind runs: so it knows of everything that
+// was sent earlier, and messages occupy the links in the order of time.
 ClusterRun Cluster::run() {
   for (int64_t r = 0; r < args.ranks; ++r) ready_.emplace(0, r);
   while (!failure_ && !ready_.empty()) {
@@ -72,7 +72,7 @@ void Cluster::stop(int64_t r, const WhenOver& over) {
   rank.computed = computed(r);
   const std::optional<double> known = over();
   if (known && (ready_.empty() || ready_.begin()->first >= std::max(rank.stopped, *known)))
-    return;  // nobody is behind
+    return;  // no rank is behind
   rank.over = over;
   find_when_over(r);
   rank.fiber.switch_to(scheduler_);
@@ -80,7 +80,7 @@ void Cluster::stop(int64_t r, const WhenOver& over) {
   if (ending_) throw Ended();
 }
 
-// Before what a rank does can be seen by others: what they do earlier comes first.
+// Called before a rank does something that others can see: what they do at earlier times comes first.
 double Cluster::let_others_catch_up(int64_t r) {
   const SimRank& rank = *ranks[size_t(r)];
   stop(r, [&rank] { return rank.stopped; });
@@ -108,7 +108,7 @@ void Cluster::resume(int64_t r) {
 
 void Cluster::enter(void* cluster) { static_cast<Cluster*>(cluster)->run_body(); }
 
-// On the fiber of the rank that runs. It is left for good, so nothing may be alive on it then.
+// Runs on the running rank's fiber. Its last switch never returns, so no object may be alive there then.
 void Cluster::run_body() {
   const int64_t r = running_;
   if (std::exception_ptr thrown = call_body(r); thrown && !failure_) failure_ = thrown;
@@ -116,7 +116,7 @@ void Cluster::run_body() {
   ranks[size_t(r)]->fiber.switch_to(scheduler_);
 }
 
-// What it throws.
+// Returns the exception of the rank's body, if there is one.
 std::exception_ptr Cluster::call_body(int64_t r) {
   const std::string prefix = "rank " + std::to_string(r) + ": ";
   try {
@@ -134,7 +134,7 @@ std::exception_ptr Cluster::call_body(int64_t r) {
   }
 }
 
-// Unwinds the ranks that are in the middle of something.
+// Unwinds the ranks that have begun and not ended.
 void Cluster::end_all() {
   ending_ = true;
   for (int64_t r = 0; r < args.ranks; ++r)
@@ -181,7 +181,7 @@ void Cluster::post(int64_t from, int64_t to, Message& m) {
   SimRank& sender = *ranks[size_t(from)];
   m.began = std::max(sender.stopped, sender.out_free);
   m.sent = m.began + m.seconds;
-  if (m.seconds == 0) {  // by no link
+  if (m.seconds == 0) {  // needs no link
     m.arrived = m.began = m.sent = sender.stopped;
   } else {
     sender.out_free = m.sent;
@@ -210,10 +210,10 @@ std::shared_ptr<Meeting> Cluster::meet(Group& group, int64_t r, const Offer& off
   const std::shared_ptr<Meeting> meeting = group.meetings[number - group.first_meeting];
   for (size_t other = 0; other < group.members.size() && meeting->present > 0; ++other) {
     if (!meeting->offers[other]) continue;
-    const Offer& theirs = *meeting->offers[other];
-    check(offer.matches(theirs), "its collective number ", number + 1, where, " is ", offer.text(),
-          ", that of rank ", group.members[other], " is ", theirs.text());
-    break;  // those who are there agree
+    const Offer& first = *meeting->offers[other];
+    check(offer.matches(first), "its collective number ", number + 1, where, " is ", offer.text(),
+          ", that of rank ", group.members[other], " is ", first.text());
+    break;  // the ranks that have come agree
   }
   meeting->offers[size_t(r)] = offer;
   meeting->latest = std::max(meeting->latest, now);
@@ -223,13 +223,13 @@ std::shared_ptr<Meeting> Cluster::meet(Group& group, int64_t r, const Offer& off
   return meeting;
 }
 
-// It takes the links of all its ranks, both ways, for as long as it lasts; if it takes no time, none.
+// A collective occupies its ranks' links in both directions while it lasts; if it takes no time, not at all.
 void Cluster::hold(Group& group, Meeting& m) {
   const double aside = seconds_now();
   move_data(*this, group, m.offers);
   const Offer& any = *m.offers[0];
   if (any.what == Collective::Split) split(group, m);
-  resumed_ += seconds_now() - aside;  // that was no computing of the rank's
+  resumed_ += seconds_now() - aside;  // moving the data is not the rank's computation
   const double bytes = double(any.numel() * size_of(any.dtype())),
                seconds = collective_seconds(args.network, any.what, group.members, bytes);
   double begin = m.latest;
@@ -248,7 +248,7 @@ void Cluster::hold(Group& group, Meeting& m) {
   for (const int64_t r : group.members) find_when_over(r);
 }
 
-// The groups, in the order of their colours.
+// Makes the groups, in the order of their colours.
 void Cluster::split(const Group& group, Meeting& m) {
   std::map<int64_t, std::vector<int64_t>> members;
   for (size_t r = 0; r < m.offers.size(); ++r) members[m.offers[r]->root].push_back(group.members[r]);

@@ -1,4 +1,4 @@
-// What is said where ranks wait for what nobody will do, or end without what others have begun.
+// Errors of runs in which all ranks wait, or a rank has ended without communication that others began.
 #include <algorithm>
 #include <sstream>
 
@@ -17,7 +17,7 @@ std::string Cluster::where_all_wait() const {
   for (int64_t r = 0; r < args.ranks; ++r) {
     const SimRank& rank = *ranks[size_t(r)];
     waiting += !rank.done;
-    // Of many ranks those that wait.
+    // Of many ranks, only those that wait are listed.
     if (rank.done ? args.ranks > kMostListed : waiting > kMostListed) continue;
     text += "; rank " + std::to_string(r);
     text += rank.done ? " has ended" : " waits in " + rank.waits_for;
@@ -27,7 +27,7 @@ std::string Cluster::where_all_wait() const {
   return "deadlock: no rank can go on" + text;
 }
 
-// All have ended, but not all had come to every collective.
+// All ranks have ended; finds a collective that not all of them came to.
 std::string Cluster::who_was_missed(const Group& group) const {
   if (group.meetings.empty()) return "";
   const Meeting& m = *group.meetings.front();
@@ -50,7 +50,7 @@ std::string Cluster::who_was_not_asked() const {
     s << "rank " << from << (tag < 0 ? " sent, in an all_to_all, " : " sent ") << m.numel << " "
       << name_of(m.dtype) << " to rank " << to;
     if (tag > 0) s << ", tag " << tag;
-    s << in_group(groups_[group]->name) << "; nobody has received it";
+    s << in_group(groups_[group]->name) << "; no rank has received it";
     return s.str();
   }
   return "";

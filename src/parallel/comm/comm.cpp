@@ -12,7 +12,7 @@ namespace gradus {
 constexpr const char* kNames[] = {"all_reduce", "reduce_scatter",           "all_gather", "broadcast",
                                   "barrier",    "all_reduce, the largest,", "split"};
 
-// That it was begun, until it is waited for or nobody can any more.
+// Counts an operation as open until wait() has returned or the operation is destroyed.
 class Comm::Open : public Work {
  public:
   Open(const char* what, std::unique_ptr<Work> work, std::shared_ptr<State> comm)
@@ -22,7 +22,7 @@ class Comm::Open : public Work {
   ~Open() override { close(); }
   void wait() override {
     if (!comm_) return;
-    check(!comm_->ended, "what was begun with a Comm is waited for after that has ended");
+    check(!comm_->ended, "an operation is waited for after its Comm has ended");
     const ProfileRange range(what_);
     work_->wait();
     close();
@@ -51,16 +51,16 @@ std::unique_ptr<Comm> Comm::split(const std::string& name, int64_t color) {
   refuse_in_captured_step();
   check(!name.empty(), "split: a group needs a name, for errors and timelines");
   check(color >= 0, "split into '", name, "': colour ", color,
-        "; every rank is in one of the groups, and says in which by a number from 0 on");
+        "; every rank gives the number of its group, 0 or more");
   check(state_->open == 0, "split into '", name, "': ", state_->open, " calls of this rank", where_,
         " have begun and are not waited for; wait for them first");
   return begin_split(name, color);
 }
 
-// A replay would not wait.
+// The replay of a captured step would not wait.
 void Comm::refuse_in_captured_step() const {
-  check(!current().captured_step, "a captured step waits for no other ranks", where_,
-        "; take its steps without CapturedStep");
+  check(!current().captured_step, "a captured step cannot wait for other ranks", where_,
+        "; run the steps without CapturedStep");
 }
 
 std::unique_ptr<Work> Comm::begin_counted(const Offer& offer, int64_t elements, int64_t messages) {
@@ -96,22 +96,22 @@ std::vector<int64_t> first_ranks(int64_t count) {
 
 static void check_sum(const char* call, const Tensor& x) {
   check(x.defined(), call, ": the tensor is undefined");
-  check(x.dtype() == DType::F32 || size_of(x.dtype()) == 2, call,
-        ": sums are taken of fp32, bf16 and fp16, x is ", name_of(x.dtype()));
+  check(x.dtype() == DType::F32 || size_of(x.dtype()) == 2, call, ": x must be fp32, bf16 or fp16, not ",
+        name_of(x.dtype()));
 }
 
-// Both may share their memory, if the part lies where the rank's own part is.
+// The part may lie in the whole's memory, if it lies where the rank's own part is.
 static void check_parts(const Comm& comm, const char* call, const Tensor& whole, const Tensor& part) {
   check(part.numel() * comm.size() == whole.numel() && part.dtype() == whole.dtype(), call, ": ", comm.size(),
         " parts ", part.shape(), " ", name_of(part.dtype()), " do not make ", whole.shape(), " ",
         name_of(whole.dtype()));
   const char *w = whole.in().as<char>(), *p = part.in().as<char>();
   check(p + part.bytes() <= w || p >= w + whole.bytes() || p == w + comm.rank() * part.bytes(), call,
-        ": the part and the whole overlap, and the part is not where that of rank ", comm.rank(), " lies");
+        ": the part and the whole overlap, but it is not where the part of rank ", comm.rank(), " lies");
 }
 
-// Of a sum every part goes to its owner, and from there to all others, if they are to have it; with equal
-// parts that is as much as in a ring. A broadcast goes from rank to rank, so all but the last send it on.
+// In a sum every part goes to its owner, and in an all_reduce from there to all other ranks; with equal parts
+// that is as much as in a ring. A broadcast goes from rank to rank, so all ranks but the last send it on.
 std::unique_ptr<Work> Comm::all_reduce(const Tensor& x, Reduce reduce) {
   check_sum("all_reduce", x);
   const Offer offer{reduce == Reduce::Sum ? Collective::AllReduce : Collective::AllReduceMax, x, x};
@@ -139,7 +139,7 @@ std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
 
 void Comm::barrier() { begin_counted({Collective::Barrier}, 0, 0)->wait(); }
 
-// The next rank first, and so on: then no two send to the same one at the same time.
+// Each rank begins with the next rank, so no two send to the same rank at the same time.
 std::unique_ptr<Work> Comm::all_to_all(const Tensor& x, const std::vector<int64_t>& counts, const Tensor& y,
                                        const std::vector<int64_t>& from_counts) {
   const auto begins = [&](const char* what, const Tensor& t, const std::vector<int64_t>& n) {
@@ -221,7 +221,7 @@ void Comm::count(int64_t elements, DType t, int64_t messages) {
 
 void Comm::check_message(const char* call, const Transfer& t) const {
   check(t.rank >= 0 && t.rank < size() && t.rank != rank_, call, ": rank ", t.rank,
-        " is not another one of the ", size(), " ranks", where_, "; this is rank ", rank_);
+        " is not one of the other ranks; there are ", size(), where_, ", and this is rank ", rank_);
   check(t.x.defined(), call, ": the tensor is undefined");
   check(t.tag >= 0, call, ": tag ", t.tag, "; tags are 0 or more");
 }

@@ -1,12 +1,12 @@
-// What the ranks of a run say to each other: collectives and messages, each begun by a call and finished by
-// wait(). A strategy (data_parallel.h, zero.h) is written once against this; what carries the bytes is a
-// choice: ranks simulated in this process (cluster.h), processes under MPI, GPUs under NCCL. A Comm is of all
-// ranks, or of a group of them.
+// Collectives and messages between the ranks of a run: a call begins one, and wait() finishes it. A strategy
+// (data_parallel.h, zero.h) is written once against this interface; the transport is a choice: ranks
+// simulated in this process (cluster.h), processes under MPI, GPUs under NCCL. A Comm connects all ranks, or
+// a group of them.
 //
-// Sums are taken in rank order, ((x_0 + x_1) + x_2) + ..., in fp32 and rounded once, at the rank that owns
+// Sums are added in rank order, ((x_0 + x_1) + x_2) + ..., in fp32, and rounded once, by the rank that owns
 // the part; each rank sends (N-1)/N of the elements each way, as in a ring (Patarasuk & Yuan 2009,
-// "Bandwidth optimal all-reduce algorithms"). So a result is the same to the bit whatever carries it, but
-// for NCCL, which adds in an order of its own.
+// "Bandwidth optimal all-reduce algorithms"). So results are bitwise equal for all transports except NCCL,
+// which adds in a different order.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,15 +18,15 @@
 
 namespace gradus {
 
-// Something that was begun. Until wait() has returned its tensors belong to it: they may not be written to,
-// and what it makes may not be read. A second wait() does nothing.
+// An operation that has begun. Until wait() has returned, its tensors belong to it: the caller must not write
+// to them, nor read its results. A second wait() does nothing.
 class Work {
  public:
   virtual ~Work() = default;
   virtual void wait() = 0;
 };
 
-// That of the implementations: calls `finish`, the first time.
+// The Work of the implementations: the first wait() calls `finish`.
 class OnWait : public Work {
  public:
   explicit OnWait(std::function<void()> finish) : finish_(std::move(finish)) {}
@@ -42,7 +42,7 @@ struct Sent {  // what a rank has sent
   int64_t elements = 0, bytes = 0, messages = 0;
 };
 
-enum class Reduce : uint8_t { Sum, Max };  // Max: of a NaN and a number, NaN (with NCCL it may be the number)
+enum class Reduce : uint8_t { Sum, Max };  // Max: NaN and a number give NaN (NCCL: maybe the number)
 
 enum class Collective : uint8_t {
   AllReduce,
@@ -58,11 +58,11 @@ constexpr bool is_all_reduce(Collective what) {
   return what == Collective::AllReduce || what == Collective::AllReduceMax;
 }
 
-// A rank's part in a collective.
+// What a rank passes to a collective.
 struct Offer {
   Collective what;
-  Tensor x = {}, y = {};  // what goes in and what comes out; the same for those that work in place
-  int64_t root = 0;       // of a broadcast; of a split this rank's colour
+  Tensor x = {}, y = {};  // input and output; the same tensor if the collective works in place
+  int64_t root = 0;       // of a broadcast; for a split: this rank's colour
   std::string name = {};  // of a split's groups
   // The elements that are summed or gathered, or sent from the root.
   int64_t numel() const;
@@ -78,11 +78,11 @@ struct Offer {
 // One side of a message.
 struct Transfer {
   Tensor x;
-  int64_t rank;  // the other one
+  int64_t rank;  // of the other side
   int64_t tag = 0;
 };
 
-// Of n elements the part that a rank owns: parts have the same size, but the last ones may be shorter or
+// The part of n elements that a rank owns. Parts have the same size, but the last ones may be shorter or
 // empty.
 struct Part {
   int64_t begin, count;
@@ -100,20 +100,20 @@ class Comm {
   Comm(const Comm&) = delete;
   int64_t rank() const { return rank_; }  // in this group
   int64_t size() const { return int64_t(members_.size()); }
-  const Sent& sent() const { return sent_; }  // by way of this Comm
-  // The ranks of the run that it is of, in order. Errors and timelines speak of those.
+  const Sent& sent() const { return sent_; }  // through this Comm
+  // The ranks of the run that this Comm connects, in order. Errors and timelines use these numbers.
   const std::vector<int64_t>& members() const { return members_; }
-  // What they add where it is not of all ranks: " in group 'tensor' of ranks 0, 2".
+  // For error messages: " in group 'tensor' of ranks 0, 2"; empty for the Comm of all ranks.
   const std::string& where() const { return where_; }
 
-  // A Comm of those ranks of this one that give the same colour, 0 or more, in their order. All ranks call
-  // it, when nothing that was begun with this Comm is still to be waited for. It outlives what is begun with
-  // it. Collectives of different groups have no order: ranks that have several groups in common may begin
-  // theirs in different orders (but not with NCCL, where whoever begins waits until the others have come).
+  // Returns a Comm of this Comm's ranks that give the same colour (0 or more), in their order. All ranks call
+  // it, after they have waited for everything that they began with this Comm. A Comm must outlive its
+  // operations. Collectives of different groups have no order: ranks that share several groups may begin
+  // their collectives in different orders (not with NCCL, where the first rank waits for the others).
   std::unique_ptr<Comm> split(const std::string& name, int64_t color);
 
-  // All ranks call these in the same order, with the same sizes and dtypes; otherwise all of them end, with
-  // an Error that names the rank and the call.
+  // All ranks call these in the same order, with the same sizes and dtypes; otherwise the run ends with an
+  // Error that names the rank and the call.
   // x <- the sum, or the largest element, of all ranks' x. fp32, bf16 or fp16, as for reduce_scatter.
   std::unique_ptr<Work> all_reduce(const Tensor& x, Reduce reduce = Reduce::Sum);
   // y (n elements) <- part `rank` of the sum of all x (N n elements). y may be that part of x.
@@ -124,23 +124,23 @@ class Comm {
   std::unique_ptr<Work> broadcast(const Tensor& x, int64_t root);
   void barrier();  // returns when all ranks have called it
 
-  // counts[r] elements of x go to rank r, from_counts[r] of y come from it, each in rank order. Any dtype.
-  // What two ranks expect of each other must be the same; counts may be 0.
+  // Sends counts[r] elements of x to rank r, and receives from_counts[r] elements of y from it, each in rank
+  // order. Any dtype. Sender and receiver must give the same count; it may be 0.
   std::unique_ptr<Work> all_to_all(const Tensor& x, const std::vector<int64_t>& counts, const Tensor& y,
                                    const std::vector<int64_t>& from_counts);
 
-  // Messages from one rank to another with the same tag, 0 or more, arrive in the order in which they are
-  // sent. send() copies x, so its wait() never waits for the other's recv(). Any dtype; an error if recv()
-  // expects another size or dtype. A message that nobody has received is an error where the run ends (sim).
+  // Messages from one rank to another with the same tag (0 or more) arrive in the order in which they are
+  // sent. send() copies x, so its wait() never waits for recv(). Any dtype; an error if recv() expects a
+  // different size or dtype. A message that no rank has received is an error at the end of the run (sim).
   std::unique_ptr<Work> send(const Tensor& x, int64_t to, int64_t tag = 0);
   std::unique_ptr<Work> recv(const Tensor& x, int64_t from, int64_t tag = 0);
-  // All of them at once: none waits for another one, in whatever order the other ranks have them.
+  // Begins all of them at once: none waits for another, whatever their order on the other ranks.
   std::unique_ptr<Work> exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs);
 
   virtual double seconds() = 0;  // this rank's clock: the simulated one, or the machine's
 
  protected:
-  static constexpr int64_t kAllToAll = -1;  // the tag of its messages, of which one may be to oneself
+  static constexpr int64_t kAllToAll = -1;  // tag of all_to_all; a rank may send to itself
   // self: this rank's number in the run.
   Comm(int64_t self, std::vector<int64_t> members, const std::string& group = "");
   virtual std::unique_ptr<Work> begin(const Offer&) = 0;
@@ -154,7 +154,8 @@ class Comm {
  private:
   class Open;
   void refuse_in_captured_step() const;
-  std::unique_ptr<Work> begin_counted(const Offer& offer, int64_t elements, int64_t messages);  // sent
+  // elements, messages: what this rank sends.
+  std::unique_ptr<Work> begin_counted(const Offer& offer, int64_t elements, int64_t messages);
   std::unique_ptr<Work> messages(const char* name, const std::vector<Transfer>& sends,
                                  const std::vector<Transfer>& recvs);
   std::unique_ptr<Work> begin_all(const char* name, const std::vector<Transfer>& sends,
@@ -173,11 +174,11 @@ class Comm {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// For implementations, of tensors in host memory: sum[0..n) <- x, or with what is there the sum or the
-// larger.
+// For implementations, with tensors in host memory: sum[0..n) <- x if it is the first, else sum + x or
+// max(sum, x).
 void fold(Tensor& sum, CBuf x, int64_t n, Collective what, bool first);
-constexpr int64_t kPiece = int64_t(1) << 16;  // elements that are summed at a time, in a buffer of the owner
-// r.x <- the message that came, if it is of that size and dtype.
+constexpr int64_t kPiece = int64_t(1) << 16;  // elements per step of a sum, in the owner's buffer
+// r.x <- the received message; an error if r.x has a different size or dtype.
 void take(const Transfer& r, const std::string& what, int64_t numel, DType t, const std::vector<char>& bytes);
 
 }  // namespace gradus

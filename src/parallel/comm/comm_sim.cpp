@@ -1,5 +1,5 @@
-// The Comm of a simulated rank. Who comes last to a collective moves everybody's data. How a rank waits is in
-// cluster.cpp, how long it takes in network.cpp.
+// The Comm of a simulated rank. The last rank to come to a collective moves the data of all ranks. How a rank
+// waits is in cluster.cpp, and how long communication takes is in network.cpp.
 #include "src/parallel/comm/simulation.h"
 #include "src/tensor/call.h"
 
@@ -52,7 +52,7 @@ class SimComm : public Comm {
   }
 
  private:
-  int64_t me() const { return members()[size_t(rank())]; }  // in the cluster
+  int64_t me() const { return members()[size_t(rank())]; }  // this rank's number in the cluster
   std::shared_ptr<Meeting> meet(const Offer& offer) { return cluster_.meet(group_, rank(), offer, where()); }
   void wait_for(const Meeting& m, const std::string& what) {
     cluster_.wait(me(), what + where(), [&m] { return m.over ? std::optional(m.end) : std::nullopt; });
@@ -74,7 +74,7 @@ static void copy(const Tensor& from, int64_t first, const Tensor& to, int64_t at
   if (x.p != y.p) device.copy_in(y.p, x.p, n * size_of(x.t));
 }
 
-// to[at + i] <- the sum over the ranks of x[first + i], added in rank order, or the largest of them.
+// to[at + i] <- the sum of all ranks' x[part.begin + i], added in rank order, or the largest of them.
 static void reduce_part(Tensor& sum, const std::vector<std::optional<Offer>>& offers, Part part, Tensor to,
                         int64_t at) {
   for (int64_t done = 0; done < part.count; done += kPiece) {
@@ -94,7 +94,7 @@ void move_data(Cluster& cluster, const Group& group, const std::vector<std::opti
     const Part part = part_of(n, r, ranks);
     SimRank& owner = *cluster.ranks[size_t(group.members[size_t(r)])];
     std::vector<Context*> its_own{&owner.context};
-    const ContextsOf only(its_own);  // the others, whose tensors it reads and writes, are out of sight
+    const ContextsOf only(its_own);  // hides the other ranks, whose tensors are read and written
     Tensor& sum = owner.sum;
     if (is_all_reduce(what)) reduce_part(sum, offers, part, o.x, part.begin);
     if (what == Collective::ReduceScatter) reduce_part(sum, offers, part, o.y, 0);

@@ -1,4 +1,4 @@
-// What is linked into programs that are built without MPI.
+// These functions are linked into programs that are built without MPI.
 #include "src/parallel/comm/processes.h"
 
 namespace gradus {

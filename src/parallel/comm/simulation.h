@@ -1,4 +1,4 @@
-// The inside of a simulated cluster: whose turn it is (cluster.cpp), and what its collectives do
+// The implementation of a simulated cluster: scheduling of the ranks (cluster.cpp) and their communication
 // (comm_sim.cpp).
 #pragma once
 #include <deque>
@@ -19,20 +19,20 @@ struct Group;
 // The k-th collective of every rank of a group.
 struct Meeting {
   explicit Meeting(size_t ranks) : offers(ranks) {}
-  std::vector<std::optional<Offer>> offers;  // by rank in the group; until it is over
+  std::vector<std::optional<Offer>> offers;  // by rank in the group; empty when it is over
   size_t present = 0;
-  double latest = 0, end = 0;  // on the clock: when the last one came, and when it ends
+  double latest = 0, end = 0;  // clock times: the last rank's arrival, and the end
   bool over = false;
-  std::map<int64_t, Group*> groups;  // that a split has made, by colour
+  std::map<int64_t, Group*> groups;  // made by a split, by colour
 };
 
 struct Group {
   Group(size_t number, std::vector<int64_t> ranks, std::string name)
       : number(number), members(std::move(ranks)), name(std::move(name)), come(members.size()) {}
-  size_t number;                                  // of the cluster's groups
+  size_t number;                                  // index among the cluster's groups
   std::vector<int64_t> members;                   // ranks of the cluster
   std::string name;                               // empty: all ranks
-  std::vector<size_t> come;                       // by rank in the group: to how many meetings
+  std::vector<size_t> come;                       // number of meetings so far, by rank in the group
   std::deque<std::shared_ptr<Meeting>> meetings;  // from number first_meeting on
   size_t first_meeting = 0;
 };
@@ -41,18 +41,18 @@ struct Message {
   std::vector<char> bytes;
   int64_t numel;
   DType dtype;
-  // On the clock: how long it takes, when the sender's link begins and when it has done with it, and, once
-  // that is known, when it has arrived.
+  // Its duration; the clock times at which the sender's link begins and has finished it; and, once it is
+  // known, the time at which it has arrived.
   double seconds, began = 0, sent = 0;
   std::optional<double> arrived = {};
 };
-using Address = std::tuple<size_t, int64_t, int64_t, int64_t>;  // group, from and to in the cluster, tag
+using Address = std::tuple<size_t, int64_t, int64_t, int64_t>;  // group, sender, receiver, tag
 struct Mailbox {
   std::map<int64_t, Message> messages;  // by number
-  int64_t sent = 0, asked = 0;          // so many; the next recv() gets message number `asked`
+  int64_t sent = 0, asked = 0;          // counts; the next recv() gets message number `asked`
 };
 
-// When something is over, or will be at the earliest; nothing, if that depends on others.
+// When a wait is over, or will be at the earliest; no value if that depends on other ranks.
 using WhenOver = std::function<std::optional<double>()>;
 
 // A rank's phases on the timeline are its outermost ranges.
@@ -66,22 +66,22 @@ struct Phases : RangeListener {
 
 struct SimRank {
   SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank);
-  Phases phases;  // outlives the context, whose ranges tell it
+  Phases phases;  // outlives the context, whose ranges call it
   Context context;
-  std::vector<Context*> contexts;  // that are alive on it, the current one last
+  std::vector<Context*> contexts;  // alive on this rank, the current one last
   std::unique_ptr<Comm> comm;
-  Tensor sum;  // of pieces of all ranks' parts
+  Tensor sum;  // of a piece of all ranks' parts
   Fiber fiber;
   bool started = false, done = false;
-  double ran = 0;  // seconds, as measured
+  double ran = 0;  // measured seconds
   std::string phase = "compute";
   double phase_began = 0;
-  // When it stopped last to let others run: its clock, or until when it waited then; what it had computed.
+  // When it last stopped to let others run: its clock (after a wait, at the end of the wait) and computed().
   double stopped = 0, computed = 0;
-  WhenOver over;  // what it waits for, until it is known when that is over
+  WhenOver over;  // of its wait; empty once that time is known
   std::string waits_for;
-  // When its link is free again, each way. Messages that its link has still to take, in the order in which
-  // the senders' links begin with them.
+  // When its link is free again, in each direction. `coming`: messages that its link has not yet received, in
+  // the order in which the senders' links begin them.
   double out_free = 0, in_free = 0;
   std::multimap<std::pair<double, int64_t>, Message*> coming;
 };
@@ -96,23 +96,23 @@ class Cluster {
   std::map<Address, Mailbox> mail;
 
   double clock(int64_t rank);
-  double computed(int64_t rank);  // so far, in seconds
+  double computed(int64_t rank);  // seconds so far
   // Ends the rank's phase on the timeline, and begins the next.
   void next_phase(int64_t rank, const std::string& name);
   Group& all() { return *groups_[0]; }
-  // A rank of the group has come to its next collective. The last one to come does it all.
+  // A rank of the group comes to its next collective. The last one to come performs the collective.
   std::shared_ptr<Meeting> meet(Group& group, int64_t rank_in_group, const Offer& offer,
                                 const std::string& where);
-  // The turn of the ranks that are behind, until it is over; the clock is then at least at that time.
+  // Lets the ranks that are behind run until it is over; then the rank's clock is at least at that time.
   void wait(int64_t rank, const std::string& what, const WhenOver& over);
-  double let_others_catch_up(int64_t rank);  // returns its time
-  void advance(int64_t rank, double to);     // the clock of one that has stopped
+  double let_others_catch_up(int64_t rank);  // returns its clock
+  void advance(int64_t rank, double to);     // sets a stopped rank's clock forward
   void post(int64_t from, int64_t to, Message& message);
-  // Lets a rank's link take what has begun by then, one message after the other.
+  // Lets a rank's link receive the messages begun by `until`, one after the other.
   void deliver(int64_t to, double until);
 
  private:
-  struct Ended {};  // thrown where a rank waits when another one has failed
+  struct Ended {};  // thrown in a waiting rank when a different rank has failed
   static void enter(void* cluster);
   void run_body();
   std::exception_ptr call_body(int64_t rank);
@@ -130,11 +130,11 @@ class Cluster {
   const std::function<void(Comm&)>& body_;
   Fiber scheduler_;  // the stack that run() was called on
   int64_t running_ = -1;
-  double resumed_ = 0;  // when that was
+  double resumed_ = 0;  // when `running_` was resumed
   bool ending_ = false;
   std::exception_ptr failure_;
-  std::vector<std::unique_ptr<Group>> groups_;  // the first one is all ranks
-  std::set<std::pair<double, int64_t>> ready_;  // who can go on, and from which time on its clock
+  std::vector<std::unique_ptr<Group>> groups_;  // the first has all ranks
+  std::set<std::pair<double, int64_t>> ready_;  // (clock, rank) of the ranks that can go on
   ClusterRun result_;
 };
 

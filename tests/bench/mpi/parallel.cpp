@@ -1,6 +1,6 @@
-// Training steps of a GPT on ranks that are processes, gradients summed in buckets while backward goes on;
-// and in turns steps that sum nothing, for the share of a step that is spent on communication. Prints one
-// JSON line.
+// Times training steps of a GPT on ranks that are processes, with all-reduce of gradients in buckets during
+// the backward pass. Every second step has no all-reduce, which gives the fraction of a step that is
+// communication. Prints one JSON line.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -21,10 +21,10 @@ static int parallel(int argc, char** argv) {
   config.heads = flags.integer("heads", 4, "heads", 1, 1000);
   config.channels = flags.integer("dim", 128, "channels", 1, 100'000);
   config.vocab = flags.integer("vocab", 256, "vocabulary", 1, 1'000'000);
-  config.context = flags.integer("seq", 64, "tokens of a sequence", 1, 100'000);
-  const int64_t batch = flags.integer("batch", 12, "sequences of each rank", 1, 100'000);
+  config.context = flags.integer("seq", 64, "tokens per sequence", 1, 100'000);
+  const int64_t batch = flags.integer("batch", 12, "sequences per rank", 1, 100'000);
   const int64_t steps =
-      flags.integer("steps", 40, "steps that are timed, and as many that sum nothing", 1, 1'000'000);
+      flags.integer("steps", 40, "timed steps, and as many without all-reduce", 1, 1'000'000);
   flags.done();
   RanksArgs args;
   args.comm = "mpi", args.ranks = this_process().count;

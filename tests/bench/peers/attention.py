@@ -1,4 +1,4 @@
-"""How fast PyTorch's scaled_dot_product_attention is: what build/bench/attention times, and the same JSON lines."""
+"""How fast PyTorch's scaled_dot_product_attention is: the same measurement and JSON lines as build/bench/attention."""
 import argparse
 import json
 import statistics

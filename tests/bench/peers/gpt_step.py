@@ -1,5 +1,5 @@
 """The training step of tests/bench/step.cpp in PyTorch: the same GPT-2-shaped model, AdamW, random tokens.
-Prints a JSON line with the median of the steps' times. beside_pytorch.sh runs both in turns."""
+Prints a JSON line with the median of the steps' times. beside_pytorch.sh runs both, alternating."""
 import argparse
 import contextlib
 import itertools
@@ -67,7 +67,7 @@ def main():
 
 
 def peak_bytes(run):
-    """The most that PyTorch's allocator has given out on the CPU, by its profiler."""
+    """The peak of the bytes that PyTorch has allocated on the CPU, from PyTorch's profiler."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         run()
     sizes, stack = [], list(profile.profiler.kineto_results.experimental_event_tree())
@@ -80,7 +80,7 @@ def peak_bytes(run):
 
 
 def train_rank(rank, args, meeting):
-    """Processes of one thread, gradients summed by DistributedDataParallel over gloo; in turns steps that sum nothing."""
+    """Processes of one thread, gradients summed by DistributedDataParallel over gloo; every second step has no all-reduce."""
     torch.set_num_threads(1)
     torch.manual_seed(rank)
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=args.ranks)

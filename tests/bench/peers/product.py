@@ -1,5 +1,5 @@
-"""How fast PyTorch multiplies matrices: a JSON line with the GFLOP/s of the best of the shapes of which
-measure_gemm_peak (src/train/machine.cpp) takes the best of ours."""
+"""The peak rate of PyTorch's matrix products: a JSON line with the GFLOP/s of the best of three shapes, which are those
+of measure_gemm_peak (src/train/machine.cpp)."""
 import argparse
 import json
 import time

@@ -1,5 +1,5 @@
 """How fast tiktoken and Hugging Face's tokenizers encode and decode a text on one thread, with the byte pairs of
-FOLDER/tokenizer.json: a JSON line each, in MB/s, the best of three. The text has to be UTF-8.
+FOLDER/tokenizer.json: one JSON line per program, in MB/s, the best of three. The text must be UTF-8.
 
 python tokens.py FILE FOLDER"""
 import json

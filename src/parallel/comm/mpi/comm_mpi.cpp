@@ -1,7 +1,6 @@
-// Comm over MPI: real processes. Any MPI will do; collectives are made of messages, so that sums are taken in
-// rank order. A rank sends what it has when a collective begins; the rest is done by a fiber of each group,
-// one collective after the other. All of them go on whenever the rank waits for anything, or begins a
-// collective.
+// Comm over MPI: real processes, with any MPI. Collectives consist of messages, so that sums are added in
+// rank order. A rank sends its data when a collective begins; a fiber per group does the rest, one collective
+// after the other. All these fibers go on whenever the rank waits for anything or begins a collective.
 #include <deque>
 
 #include "kernels/fiber.h"
@@ -12,7 +11,7 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kCalls = 8000;  // tags tell so many calls apart, and the stages of each
+constexpr int64_t kCalls = 8000;  // tags distinguish this many calls, and their stages
 enum Stage : int { kHeader, kParts, kWholes };
 int tag_of(int64_t call, Stage stage) { return int(call % kCalls) * 4 + stage; }
 
@@ -21,16 +20,16 @@ struct Operation {  // a collective that has begun
   Offer offer;
   Header mine;
   Requests sending;
-  std::vector<Header> theirs = {};  // by rank, with this one's
+  std::vector<Header> all = {};  // by rank, including this one's
   bool done = false;
 };
 
 class MpiComm;
 
-// Of this process, for all its groups: a collective of one must go on while the rank waits in another.
+// Shared by this process's groups: a collective of one must go on while the rank waits in a different one.
 struct Progress {
   std::vector<MpiComm*> comms;
-  std::string problem;  // of a group that has ended too early
+  std::string problem;  // error of a Comm that has ended too early
   std::list<Letter> sending;
   Fiber main;
 };
@@ -46,9 +45,8 @@ class MpiComm : public Comm {
         mail_(mpi, progress_->sending),
         sum_(current().device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
         received_(current().device, {kPiece}, DType::F32, Kind::Comm, "received part") {
-    check(current().device.allocator().source().on_host(),
-          "--comm=mpi carries host memory, and the device is ", current().device.name(),
-          "; take cpu or emu, or --comm=nccl");
+    check(current().device.allocator().source().on_host(), "--comm=mpi needs host memory, but the device is ",
+          current().device.name(), "; use cpu or emu, or --comm=nccl");
     const Alarm alarm("MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(mpi, &collectives_), "MPI_Comm_dup");
     worker_.start(work_of, this);
@@ -104,7 +102,7 @@ class MpiComm : public Comm {
 
 void MpiComm::work_of(void* comm) { static_cast<MpiComm*>(comm)->work(); }
 
-// On the fiber.
+// Runs on the fiber.
 void MpiComm::work() {
   for (;; worker_.switch_to(progress_->main))
     while (!begun_.empty() && !failure_) {
@@ -117,7 +115,7 @@ void MpiComm::work() {
     }
 }
 
-// The turn of each group's fiber, until it has to wait.
+// Runs each group's fiber until it has to wait.
 void MpiComm::go_on() {
   check(progress_->problem.empty(), progress_->problem);
   for (MpiComm* const comm : progress_->comms) {
@@ -126,7 +124,7 @@ void MpiComm::go_on() {
   }
 }
 
-// Within the fiber.
+// Called on the fiber.
 void MpiComm::await(Requests& requests) {
   while (!requests.over()) worker_.switch_to(progress_->main);
 }
@@ -159,19 +157,19 @@ std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
       [this, op = start(o)] { wait(op->mine.text() + where(), [&] { return op->done; }); });
 }
 
-// Once all are known to have called it, MPI may wait for all.
+// MPI_Comm_split waits for all ranks, so it is called when all are known to split.
 std::unique_ptr<Comm> MpiComm::begin_split(const std::string& name, int64_t color) {
   const auto op = start({.what = Collective::Split, .root = color, .name = name});
   wait(op->mine.text() + where(), [&] { return op->done; });
   MPI_Comm part = split_mpi(collectives_, color, rank());
-  auto comm = std::make_unique<MpiComm>(part, members()[size_t(rank())],
-                                        members_with(color, *this, op->theirs), name, began_, progress_);
+  auto comm = std::make_unique<MpiComm>(part, members()[size_t(rank())], members_with(color, *this, op->all),
+                                        name, began_, progress_);
   MPI_Comm_free(&part);
   return comm;
 }
 
-// Here and below, a Tensor is the offer's own: if the Comm ends while the fiber waits, nothing unwinds its
-// stack, and a Tensor there would keep its memory.
+// Here and below, tensors are references into the offer: if the Comm ends while the fiber waits, nothing
+// unwinds the fiber's stack, and a Tensor there would keep its memory.
 void MpiComm::finish(Operation& op) {
   compare_headers(op);
   Tensor &x = op.offer.x, &y = op.offer.y;
@@ -180,7 +178,7 @@ void MpiComm::finish(Operation& op) {
     case Collective::AllReduce:
     case Collective::AllReduceMax: {
       sum_own_part(op);
-      await(op.sending);  // before other parts of the sum take the place of what was sent
+      await(op.sending);  // before parts of the sum overwrite data that is being sent
       const Part own = part(x.numel(), rank());
       send_whole(op, x.in().from(own.begin), own.count);
       receive_wholes(op, x);
@@ -197,18 +195,18 @@ void MpiComm::finish(Operation& op) {
     case Collective::Split: break;
   }
   await(op.sending);
-  op.offer = {};  // the tensors
+  op.offer = {};  // releases the tensors
   op.done = true;
 }
 
 void MpiComm::compare_headers(Operation& op) {
-  op.theirs.assign(size_t(size()), op.mine);
+  op.all.assign(size_t(size()), op.mine);
   Requests headers(collectives_);
   each_other([&](int64_t r) {
-    headers.recv(op.theirs[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
+    headers.recv(op.all[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
   });
   await(headers);
-  check_same(*this, op.offer.text(), op.theirs, op.number + 1);
+  check_same(*this, op.offer.text(), op.all, op.number + 1);
 }
 
 void MpiComm::sum_own_part(Operation& op) {
@@ -237,7 +235,7 @@ void MpiComm::send_whole(Operation& op, CBuf x, int64_t n) {
   each_other([&](int64_t r) { op.sending.send(x, n, r, tag_of(op.number, kWholes)); });
 }
 
-// The others' parts of y.
+// Receives the other ranks' parts of y.
 void MpiComm::receive_wholes(Operation& op, Tensor& y) {
   Requests coming(collectives_);
   each_other([&](int64_t r) {
@@ -247,7 +245,7 @@ void MpiComm::receive_wholes(Operation& op, Tensor& y) {
   await(coming);
 }
 
-// From rank to rank, from the root on.
+// Passes x on from rank to rank, beginning at the root.
 void MpiComm::pass_on(Operation& op) {
   Tensor& x = op.offer.x;
   const int64_t right = (rank() + 1) % size(), left = (rank() + size() - 1) % size();

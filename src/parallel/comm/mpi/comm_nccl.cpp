@@ -1,5 +1,5 @@
-// Comm over NCCL: one GPU a rank; MPI tells the processes of each other. It adds in an order of its own, so
-// its sums are not those of the others to the bit.
+// Comm over NCCL: one GPU per rank; MPI connects the processes. NCCL adds in a different order, so its sums
+// are not bitwise equal to those of the other transports.
 #include "src/parallel/comm/processes.h"
 
 #ifndef GRADUS_NCCL
@@ -37,15 +37,15 @@ struct Event {
   cudaEvent_t event;
 };
 
-// Kernels go to the device's stream, NCCL's to one beside it; events keep them in order. The host waits only
-// in barrier(), and to compare what the ranks do.
+// Kernels go to the device's stream, NCCL's calls to a second stream; events order them. The host waits only
+// in barrier(), and while it compares the ranks' calls.
 class NcclComm : public Comm {
  public:
-  // `mpi` has the ranks `members`, in that order, and is this Comm's from now on.
+  // `mpi` has the ranks `members`, in that order, and belongs to this Comm from now on.
   NcclComm(MPI_Comm mpi, int64_t self, std::vector<int64_t> members, const std::string& name, double began)
       : Comm(self, std::move(members), name), mpi_(mpi), began_(began), device_(current().device) {
-    check(std::string_view(device_.name()) == "cuda", "--comm=nccl carries GPU memory, and the device is ",
-          device_.name(), "; take --device=cuda");
+    check(std::string_view(device_.name()) == "cuda", "--comm=nccl needs GPU memory, but the device is ",
+          device_.name(), "; use --device=cuda");
     const Alarm alarm("ncclCommInitRank");
     ncclUniqueId id;
     if (rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -82,7 +82,7 @@ class NcclComm : public Comm {
       together_.clear();
       throw;
     }
-    check_nccl(ncclGroupEnd(), "ncclGroupEnd");  // now it reaches the stream
+    check_nccl(ncclGroupEnd(), "ncclGroupEnd");  // now the calls reach the stream
     begins_together_ = false;
     record_all();
   }
@@ -119,7 +119,7 @@ class NcclComm : public Comm {
         : compute_(compute), x_(std::move(x)), y_(std::move(y)) {}
     ~Queued() override {
       cudaStreamWaitEvent(compute_, over.event);
-    }  // before its tensors' memory is used again
+    }  // before the memory of its tensors is reused
     void wait() override { check_cuda(cudaStreamWaitEvent(compute_, over.event), "cudaStreamWaitEvent"); }
     Event over;
 
@@ -129,7 +129,7 @@ class NcclComm : public Comm {
   };
 
   cudaStream_t compute() { return static_cast<cudaStream_t>(device_.allocator().source().stream()); }
-  // After what the device has been asked for so far.
+  // The call runs after all that is in the device's stream so far.
   template <class F>
   std::unique_ptr<Work> queue(const std::string& what, const F& call, const Tensor& x, const Tensor& y) {
     const Event before;
@@ -141,7 +141,7 @@ class NcclComm : public Comm {
     if (!begins_together_) record_all();
     return work;
   }
-  // When what was called since the last time is over.
+  // Records the end of all calls since the last time.
   void record_all() {
     for (Queued* const work : std::exchange(together_, {}))
       check_cuda(cudaEventRecord(work->over.event, stream_), "cudaEventRecord");
@@ -174,7 +174,7 @@ class NcclComm : public Comm {
     return ncclSuccess;
   }
 
-  // Through MPI, because NCCL would hang.
+  // Compares the ranks' calls through MPI, because NCCL would hang if they differed.
   std::vector<Header> compare(const Offer& o) {
     ++calls_;
     const Header mine = Header::of(o);
@@ -187,10 +187,10 @@ class NcclComm : public Comm {
     check_same(*this, o.text(), theirs, calls_);
     return theirs;
   }
-  // NCCL knows of no tags: messages between two ranks, and the parts of an all_to_all, come in the order in
+  // NCCL has no tags: messages between two ranks, and the parts of an all_to_all, arrive in the order in
   // which they are sent.
   static void check_no_tag(const Transfer& t) {
-    check(t.tag <= 0, "--comm=nccl: a message with tag ", t.tag, "; NCCL's have none, so take tag 0");
+    check(t.tag <= 0, "--comm=nccl: a message with tag ", t.tag, "; NCCL has no tags, so use tag 0");
   }
 
   MPI_Comm mpi_;
@@ -200,7 +200,7 @@ class NcclComm : public Comm {
   cudaStream_t stream_;
   int64_t calls_ = 0;
   bool begins_together_ = false;
-  std::vector<Queued*> together_;  // without their events
+  std::vector<Queued*> together_;  // begun; their ends are not recorded yet
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Messages between the processes of a Comm. MPI tells them apart by the number that each has among all that a
-// rank has sent to another; tags stand in their headers.
+// Messages between the processes of a Comm. MPI's tag is the number of a message among all from its sender to
+// its receiver; the caller's tag is in the header.
 #pragma once
 #include <list>
 #include <map>
@@ -16,8 +16,8 @@ struct Letter {
 
 class Mail {
  public:
-  // `sending`: what this process has sent and MPI may still read. It outlives the Comm, which may be of a
-  // group that ends before its messages are received.
+  // `sending`: sent messages that MPI may still read. It outlives the Comm, whose group may end before its
+  // messages are received.
   Mail(MPI_Comm mpi, std::list<Letter>& sending) : sending_(sending) {
     const Alarm alarm("MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(mpi, &mpi_), "MPI_Comm_dup");
@@ -38,11 +38,11 @@ class Mail {
     l.requests.send({l.bytes.data(), DType::U8}, int64_t(l.bytes.size()), s.rank, tag_of(number, kBytes));
   }
 
-  // The number of the next message that is received, among those from its rank with its tag.
+  // The number, among the messages from r.rank with r.tag, of the next one that is received.
   int64_t ask(const Transfer& r) { return asked_[{r.rank, r.tag}]++; }
 
-  // Message `number`. All that come from a rank are taken in the order in which they were sent, and kept if
-  // they are not the one that is wanted. `wait(over)` returns when over() is true.
+  // Receives message `number`. All messages of a rank are received in the order in which they were sent, and
+  // kept until they are wanted. `wait(over)` returns when over() is true.
   template <class F>
   void receive(const Transfer& r, int64_t number, const std::string& what, const F& wait) {
     const Way way{r.rank, r.tag};
@@ -67,9 +67,9 @@ class Mail {
   using Way = std::pair<int64_t, int64_t>;  // a rank that sends, and a tag
 
   MPI_Comm mpi_;
-  std::map<int64_t, int64_t> sent_, seen_;  // how many to and from each rank
+  std::map<int64_t, int64_t> sent_, seen_;  // numbers of messages to and from each rank
   std::map<Way, int64_t> asked_, came_;
-  std::map<Way, std::map<int64_t, Letter>> kept_;  // what came and was not waited for so far, by number
+  std::map<Way, std::map<int64_t, Letter>> kept_;  // received and not wanted yet, by number
   std::list<Letter>& sending_;
 };
 

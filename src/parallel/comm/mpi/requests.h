@@ -1,4 +1,4 @@
-// Messages of MPI that are under way, and what ranks tell each other before a collective.
+// MPI messages in flight, and the headers that ranks compare before a collective.
 #pragma once
 #include <mpi.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 
 namespace gradus {
 
-constexpr int64_t kMostBytes = int64_t(1) << 30;  // of a message: MPI counts in int
+constexpr int64_t kMostBytes = int64_t(1) << 30;  // per message: MPI counts in int
 
 inline void check_mpi(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
@@ -24,7 +24,7 @@ inline void check_mpi(int status, const char* call) {
   fail("MPI: ", call, ": ", std::string(text, size_t(length)));
 }
 
-struct Header {  // what ranks compare, so that all know that all do the same
+struct Header {  // what ranks compare, to know that all call the same
   int64_t what, numel, dtype, root;
   static Header of(const Offer& o) {
     const int64_t name = int64_t(std::hash<std::string>()(o.name));
@@ -46,38 +46,38 @@ inline std::string no_answer() {
          " s (--comm-timeout); is a rank hanging, or doing something else?";
 }
 
-// Until over(). Other processes may need this core, so it is offered to them again and again.
+// Returns when over() is true. It yields the core repeatedly, because other processes may need it.
 template <class F>
 void wait_until(const F& over, const std::string& what) {
   for (const double begin = seconds_now(); !over(); sched_yield())
     check(seconds_now() - begin < comm_timeout, what, ": ", no_answer());
 }
 
-// For a call of MPI that waits for other processes, and knows no timeout, as long as this lives. When it goes
-// off it says so and ends this process, without MPI, which is in the middle of something; then the launcher
-// ends all.
+// A timeout, while this lives, for an MPI call that waits for other processes. When it goes off, it prints a
+// message and ends this process, without MPI, which is within a call; then the launcher ends all processes.
 struct Alarm {
   explicit Alarm(const char* call);
   ~Alarm();
 };
 
-// Of the collective that each has begun with `comm`, by rank.
-inline void check_same(const Comm& comm, const std::string& mine, const std::vector<Header>& theirs,
+// Compares the headers, by rank, of the collective that each rank has begun with `comm`.
+inline void check_same(const Comm& comm, const std::string& mine, const std::vector<Header>& all,
                        int64_t number) {
-  const Header& own = theirs[size_t(comm.rank())];
-  for (size_t r = 0; r < theirs.size(); ++r)
-    check(own.matches(theirs[r]), "its collective number ", number, comm.where(), " is ", mine,
-          ", that of rank ", comm.members()[r], " is ", theirs[r].text(),
-          own.what == theirs[r].what && Collective(own.what) == Collective::Split ? " into others" : "");
+  const Header& own = all[size_t(comm.rank())];
+  for (size_t r = 0; r < all.size(); ++r)
+    check(
+        own.matches(all[r]), "its collective number ", number, comm.where(), " is ", mine, ", that of rank ",
+        comm.members()[r], " is ", all[r].text(),
+        own.what == all[r].what && Collective(own.what) == Collective::Split ? " into different groups" : "");
 }
-// Those of the ranks that have given this colour in a split.
+// The ranks that have given this colour in a split.
 inline std::vector<int64_t> members_with(int64_t color, const Comm& comm, const std::vector<Header>& theirs) {
   std::vector<int64_t> members;
   for (size_t r = 0; r < theirs.size(); ++r)
     if (theirs[r].root == color) members.push_back(comm.members()[r]);
   return members;
 }
-// The same of MPI's.
+// MPI's communicator of these ranks.
 inline MPI_Comm split_mpi(MPI_Comm comm, int64_t color, int64_t rank) {
   check(color <= INT_MAX, "split: colour ", color, "; MPI takes colours up to ", INT_MAX);
   const Alarm alarm("MPI_Comm_split");

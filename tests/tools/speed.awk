@@ -1,6 +1,6 @@
-# beside.awk: what tests/bench/beside_pytorch.sh and beside_ddp.sh measured, as a table: of each model and program
-# the median time of a step, and how many times ours that is; of peaks the same in MiB; of products of matrices the
-# median speed; of communication its share.
+# speed.awk: a table of the JSON lines of tests/bench/beside_pytorch.sh, beside_attention.sh and beside_ddp.sh. For each
+# model and program it has the median time of a step and its ratio to that of gradus, or the peak in MiB and its ratio,
+# the median rate of matrix products, or the fraction of a step that is communication.
 BEGIN {
   FS = "[:,}]"
   print "| model | gradus | PyTorch, eager | PyTorch, compiled |"
@@ -19,9 +19,9 @@ END {
     ours = median(order[m], "gradus")
     if (field[order[m]] ~ /gflops/)
       printf "| %s | %.0f GFLOP/s | %s | |\n", order[m], ours,
-        (theirs = median(order[m], "pytorch-eager")) ? sprintf("%.0f GFLOP/s", theirs) : "-"
+        (torch = median(order[m], "pytorch-eager")) ? sprintf("%.0f GFLOP/s", torch) : "-"
     else if (field[order[m]] ~ /communication/)
-      printf "| %s | %.0f %% of it | %.0f %% of it | |\n", order[m], 100 * ours, 100 * median(order[m], "pytorch-eager")
+      printf "| %s | %.0f %% of the step | %.0f %% of the step | |\n", order[m], 100 * ours, 100 * median(order[m], "pytorch-eager")
     else if (field[order[m]] ~ /bytes/)
       printf "| %s | %.0f MiB | %s | |\n", order[m], ours / 2 ^ 20, times(order[m], "pytorch-eager", "%.0f MiB", 2 ^ 20, "much")
     else

@@ -37,7 +37,7 @@ template <class T>
     sum += exp, share += shares[e] * exp;
   }
   return {shift, 1 / sum, share / sum};
-  // STUB: todo("21.3", "the softmax's sum, and the sum of f[e] p[e] over the experts", E, x, shares, shift); return {};
+  // STUB: todo("21.3", "1 / the sum of the exponentials and the sum of f[e] p[e]", E, x, shares, shift); return {};
   // END SOLUTION 21.3
 }
 

@@ -24,7 +24,7 @@ static void choose(const ExpertShape& s, const T* logits, int32_t* experts) {
     for (; j > 0 && comes_before(j - 1); --j) experts[j] = experts[j - 1];
     experts[j] = int32_t(expert);
   }
-  // STUB: todo("21.2", "the s.chosen largest of a row of logits, the largest first", s, logits, experts, larger);
+  // STUB: todo("21.2", "the indices of the s.chosen largest logits in descending order", s, logits, experts, larger);
   // END SOLUTION 21.2
 }
 

@@ -2,7 +2,7 @@
 
 namespace gradus {
 
-constexpr int64_t kPassage = 300;  // bytes, several windows of the model
+constexpr int64_t kPassage = 300;  // bytes: several sequences of the model
 
 KindsText text_of_kinds(int64_t bytes, uint64_t seed) {
   KindsText text{{}, {"steps", "orders", "weather", "chess"}, {}};

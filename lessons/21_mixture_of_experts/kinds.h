@@ -1,4 +1,4 @@
-// A text of four kinds: passages from four grammars, in random order.
+// A text of passages from four grammars, in random order.
 #pragma once
 #include "src/data/corpus.h"
 
@@ -6,10 +6,11 @@ namespace gradus {
 
 struct KindsText {
   Corpus corpus;                   // without a summary
-  std::vector<std::string> names;  // of the kinds
-  std::vector<uint8_t> kind;       // of each byte of the corpus
+  std::vector<std::string> names;  // of the grammars
+  std::vector<uint8_t> kind;       // per byte of the corpus: its grammar, an index into names
 };
-// Passages of at least 300 bytes, whole sentences of one grammar each, `bytes` bytes or a little more.
+// A passage consists of whole sentences of one grammar, and has at least 300 bytes. The text has `bytes`
+// bytes, or a few more because the last sentence is complete.
 KindsText text_of_kinds(int64_t bytes, uint64_t seed);
 
 }  // namespace gradus

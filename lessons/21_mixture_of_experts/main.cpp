@@ -1,7 +1,7 @@
-// Lesson 21, mixture of experts. In each block there are many MLPs, the experts, and a router chooses for
-// each token the few that it takes. Parameters grow with the experts, the work per token does not.
+// Lesson 21, mixture of experts. Each transformer block has many MLPs, the experts, and a router chooses a
+// few of them for each token. More experts mean more parameters, but hardly more FLOPs per token.
 //
-// A step costs 6 FLOPs per weight and row that meets it; an expert has a row for each of its places.
+// A step takes 6 FLOPs per weight and row that it is multiplied by; an expert computes a row per place.
 //
 //   make lesson-21                                                          expected last line: PASS
 #include <iostream>
@@ -22,7 +22,7 @@ using namespace gradus;
 
 constexpr int64_t kSteps = 3000, kEvaluations = 10;
 
-// Falls from 3e-3 to a tenth of it.
+// Falls linearly from 3e-3 to a tenth of it.
 static double learning_rate(int64_t step, int64_t steps) {
   return 3e-3 * (1 - 0.9 * double(step) / double(steps));
 }
@@ -43,7 +43,7 @@ static MixtureRun train(const std::string& name, Transformer& model, const Loade
     read_batch(loader, step, inputs, targets);
     model.parameters.zero_grad();
     Tape tape;
-    const Tensor loss = model.loss(inputs, targets);  // a mixture adds the balance loss of its blocks
+    const Tensor loss = model.loss(inputs, targets);  // with the balance losses of a mixture's blocks
     tape.backward(loss);
     optimizer.step(learning_rate(step, steps));
     run.losses.push_back(item(loss));
@@ -59,7 +59,8 @@ static MixtureRun train(const std::string& name, Transformer& model, const Loade
 }
 
 static int lesson_21(int argc, char** argv) {
-  Lesson lesson(argc, argv, "21_mixture_of_experts", "many MLPs, of which each token takes a few", kSteps);
+  Lesson lesson(argc, argv, "21_mixture_of_experts",
+                "mixture of experts: each token is computed by a few of many MLPs", kSteps);
   lesson.done({}, {lesson.plot("21_experts.svg"), lesson.plot("21_losses.svg")});
   if (lesson.print == "example") return routing_by_hand(std::cout), 0;
   LessonContext context(lesson);
@@ -72,10 +73,10 @@ static int lesson_21(int argc, char** argv) {
   report.config(mixture, batch);
   report.config("steps", steps);
   report.config("experts", mixture.experts);
-  report.config("chosen", mixture.chosen);
+  report.config("experts per token", mixture.chosen);
   report.config("capacity factor", mixture.capacity_factor);
   report.config("alpha", mixture.balance);
-  report.config("width", mixture.mlp_channels);
+  report.config("expert width", mixture.mlp_channels);
 
   std::vector<MixtureRun> runs;
   std::optional<RoutedText> routed;

@@ -1,10 +1,10 @@
-// Published shapes: two Llamas and a mixture.
+// Published models: two Llamas and a mixture of experts.
 #pragma once
 #include "src/train/report.h"
 
 namespace gradus {
 
-// Table (e).
+// Prints table (e): parameters and bytes of weights, compared with the published files.
 void published_mixtures(Report& report);
 
 }  // namespace gradus

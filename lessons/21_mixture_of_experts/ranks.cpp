@@ -52,7 +52,8 @@ ExpertsRun step_on_ranks(const ClusterArgs& args, const TransformerConfig& c, co
   return run;
 }
 
-// The same on one device, the ranks' sequences one after the other, losses added in rank order.
+// The loss of the same step on a single device, which computes the sequences of one rank after the other and
+// adds the losses in rank order.
 static double loss_alone(const TransformerConfig& c, const Loader& loader, int64_t batch, int64_t ranks) {
   const ParallelTask task = experts_task(c, batch);
   Transformer model(c);
@@ -68,7 +69,8 @@ int64_t elements_to_experts(const TransformerConfig& c, int64_t batch, int64_t r
   return 4 * c.layers * rows * c.channels * (ranks - 1) / ranks;
 }
 
-// The largest norm of a difference, over the norm of the tensor.
+// The largest difference of a parameter's gradient: the norm of the difference divided by the gradient's
+// norm.
 static double gradients_off(const ExpertsRun& run, const ExpertsRun& alone) {
   double worst = run.gradients.size() == alone.gradients.size() ? 0 : INFINITY;
   for (size_t i = 0; i < run.gradients.size() && std::isfinite(worst); ++i) {
@@ -84,9 +86,10 @@ static double gradients_off(const ExpertsRun& run, const ExpertsRun& alone) {
 
 void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loader, int64_t batch,
                  Report& report) {
-  std::cout << "\n(d) One step on ranks that share the experts out\n";
-  Table table({"ranks", "loss", "differs by", "gradients differ by", "elements to experts", "formula",
-               "peak of a rank"});
+  std::cout << "\n(d) Expert parallelism: one step; elements sent to experts and back; differences from the "
+               "single-device run\n";
+  Table table({"ranks", "loss", "loss difference", "gradient difference, relative", "elements sent per rank",
+               "predicted", "peak of rank 0"});
   const bool data = current().device.has_data();
   std::optional<ExpertsRun> alone;
   double losses = data ? 0 : NAN, gradients = losses;
@@ -105,8 +108,10 @@ void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loa
   }
   std::cout << table;
   report.check_at_most("(d) largest difference of a loss from the single-device run", losses, 0);
-  report.check_at_most("(d) largest difference of a gradient, relative to its norm", gradients, 1e-6);
-  report.check_equal("(d) elements to experts that differ from the formula", sent_off, 0);
+  report.check_at_most(
+      "(d) largest difference of a gradient from the single-device run, relative to its norm", gradients,
+      1e-6);
+  report.check_equal("(d) elements sent per rank that differ from the prediction", sent_off, 0);
 }
 
 }  // namespace gradus

@@ -1,23 +1,24 @@
-// The mixture on 1, 2 and 4 ranks, with its experts shared out.
+// Expert parallelism: the mixture on 1, 2 and 4 ranks, each with its shard of the experts.
 #pragma once
 #include "src/parallel/shards.h"
 
 namespace gradus {
 
 struct ExpertsRun {
-  double loss = 0;                             // of the first step, of all ranks
-  std::vector<std::vector<double>> gradients;  // of the first step, whole, of every parameter
-  int64_t sent = 0;                            // elements that a rank sends to experts and back
-  Usage peak;
+  double loss = 0;                             // of the first step, summed over the ranks
+  std::vector<std::vector<double>> gradients;  // of the first step, complete, per parameter
+  int64_t sent = 0;                            // elements that rank 0 sends to experts and back
+  Usage peak;                                  // of rank 0
 };
-// One step's passes on simulated ranks, or, with 1, on one.
+// The forward and backward pass of one step on args.ranks simulated ranks.
 ExpertsRun step_on_ranks(const ClusterArgs& args, const TransformerConfig& c, const Loader& loader,
                          int64_t batch);
 
-// What a rank sends in the all-to-alls of one step, forward and backward, each twice per block.
+// The elements that a rank sends in the all-to-alls of one step: per block two in the forward pass and two in
+// the backward pass.
 int64_t elements_to_experts(const TransformerConfig& c, int64_t batch, int64_t ranks);
 
-// Table (d).
+// Prints table (d), and checks losses, gradients and elements sent.
 void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loader, int64_t batch,
                  Report& report);
 

@@ -24,8 +24,9 @@ void routing_by_hand(std::ostream& out) {
   const auto experts = to_host<int32_t>(r.experts), slots = to_host<int32_t>(r.slots);
   const auto weights = to_host<double>(r.weights);
   out << "A sequence of " << T << " tokens, " << E << " experts with " << places
-      << " places each; each token takes " << k << " experts.\n";
-  Table table({"token", "logits", "first expert", "weight", "place", "second expert", "weight ", "place "});
+      << " places each; each token is routed to " << k << " experts.\n";
+  Table table({"token", "logits of experts 0 1 2", "first expert", "weight", "place", "second expert",
+               "weight ", "place "});
   for (size_t t = 0; t < size_t(T); ++t) {
     std::vector<std::string> cells{std::to_string(t)};
     std::string text;
@@ -42,7 +43,8 @@ void routing_by_hand(std::ostream& out) {
   out << table;
 }
 
-// Of logits that favour, at token t, the experts that `favourite(t, j)` names for j < k.
+// The balance loss of T tokens if token t has large logits for the experts favourite(t, j), j < k, and 0 for
+// the others.
 template <class F>
 static double balance_of(int64_t T, int64_t E, int64_t k, double alpha, F favourite) {
   std::vector<float> logits(size_t(T * E));
@@ -56,7 +58,8 @@ void balance_table(Report& report) {
   constexpr double alpha = 0.01;
   constexpr int64_t T = 64;
   std::cout << "\n(b) The balance loss of one block, alpha = " << number_text(alpha) << "\n";
-  Table table({"experts", "chosen", "even routing", "formula", "all to the same experts", "formula "});
+  Table table({"experts", "experts per token", "loss, equal shares", "alpha",
+               "loss, all tokens to the same experts", "alpha E / k"});
   double off = current().device.has_data() ? 0 : NAN;
   for (const auto& [E, k] : {std::pair<int64_t, int64_t>{4, 1}, {8, 1}, {8, 2}, {64, 8}}) {
     const double even = balance_of(T, E, k, alpha,
@@ -68,7 +71,8 @@ void balance_table(Report& report) {
                measured_text(same), number_text(most)});
   }
   std::cout << table;
-  report.check_at_most("(b) relative difference of the balance loss from alpha and alpha E / k", off, 1e-6);
+  report.check_at_most("(b) largest relative difference of a balance loss from alpha or alpha E / k", off,
+                       1e-6);
 }
 
 RoutedText route_held_out(const Transformer& model, const KindsText& text) {
@@ -110,11 +114,11 @@ RoutedText route_held_out(const Transformer& model, const KindsText& text) {
 void experts_table(const RoutedText& routed, const KindsText& text, const TransformerConfig& c,
                    const std::string& plot, Report& report) {
   const auto& last = routed.shares.back();
-  std::cout << "\n(c) Experts of the last block: share of each grammar's choices\n";
+  std::cout << "\n(c) Last block, held-out text: share of each grammar's choices that fell on each expert\n";
   std::vector<std::string> header{"grammar"};
   for (int64_t e = 0; e < c.experts; ++e) header.push_back("expert " + std::to_string(e));
   Table table(header);
-  BarChart chart{"Which grammar's tokens an expert gets (last block, held-out text)", {}, text.names};
+  BarChart chart{"Share of each grammar's choices per expert (last block, held-out text)", {}, text.names};
   for (size_t kind = 0; kind < last.size(); ++kind) {
     std::vector<std::string> cells{text.names[kind]};
     for (const double share : last[kind]) cells.push_back(percent_text(share));
@@ -126,12 +130,12 @@ void experts_table(const RoutedText& routed, const KindsText& text, const Transf
     bar.label = number_text(bar.value);
     chart.bars.push_back(bar);
   }
-  std::cout << table << "choices of a sequence: " << c.chosen * c.context
-            << "; places of an expert: " << c.expert_capacity(c.context) << "\n"
-            << "choices without a place: " << percent_text(routed.dropped) << "\n";
+  std::cout << table << "choices per sequence: " << c.chosen * c.context
+            << "; places per expert and sequence: " << c.expert_capacity(c.context) << "\n"
+            << "dropped choices, all blocks: " << percent_text(routed.dropped) << "\n";
   write_file(plot, draw(chart));
-  report.check_at_most("(c) places taken in an expert by one sequence", double(routed.most_taken),
-                       double(c.expert_capacity(c.context)));
+  report.check_at_most("(c) largest number of places that one sequence takes in one expert",
+                       double(routed.most_taken), double(c.expert_capacity(c.context)));
 }
 
 }  // namespace gradus

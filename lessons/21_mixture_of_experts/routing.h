@@ -1,4 +1,5 @@
-// The router: what it does by hand, the balance loss at its two ends, and what a trained one chooses.
+// The router: the example by hand, the balance loss in its two special cases, and the choices of a trained
+// router.
 #pragma once
 #include <iosfwd>
 
@@ -8,24 +9,24 @@
 
 namespace gradus {
 
-// Four tokens, three experts, two choices each, two places: who goes where, printed by the engine.
+// Routes four tokens to two of three experts with two places each, and prints weights and places.
 void routing_by_hand(std::ostream& out);
 
-// Table (b): the balance loss of a router that divides tokens evenly, and of one that sends all to the same
-// experts.
+// Prints table (b): the balance loss if the experts get equal shares of the choices, and if all tokens choose
+// the same experts.
 void balance_table(Report& report);
 
-// choices[block][kind][expert]: which share of the choices of a kind's tokens, in the held-out text, fell on
-// an expert. Empty without data.
+// shares[block][kind][expert]: the share of the choices of a grammar's tokens, in the held-out text, that
+// fell on the expert.
 using ExpertShares = std::vector<std::vector<std::vector<double>>>;
 struct RoutedText {
   ExpertShares shares;
-  double dropped = 0;      // share of all choices that found no place
-  int64_t most_taken = 0;  // of an expert's places for a sequence
+  double dropped = 0;      // share of all choices, in all blocks, that found no place
+  int64_t most_taken = 0;  // the largest number of places that one sequence takes in one expert
 };
 RoutedText route_held_out(const Transformer& model, const KindsText& text);
 
-// Table (c) and its picture.
+// Prints table (c) and draws it.
 void experts_table(const RoutedText& routed, const KindsText& text, const TransformerConfig& c,
                    const std::string& plot, Report& report);
 

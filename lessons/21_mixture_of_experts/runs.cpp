@@ -36,7 +36,7 @@ MixtureSizes mixture_sizes(bool small) {
 int64_t mixture_flops(const TransformerConfig& c, int64_t B, int64_t T) {
   const int64_t C = c.channels, hidden = c.hidden_channels(), D = C / c.heads;
   const int64_t attention = C * c.qkv_channels() + C * C, mlp = 3 * C * hidden;
-  // Weights times the rows that meet them, in one sequence.
+  // Per sequence: weights times the rows that they are multiplied by.
   int64_t products = c.layers * attention * T + C * c.vocab * T;
   products +=
       c.layers * (c.experts > 0 ? C * c.experts * T + c.experts * c.expert_capacity(T) * mlp : mlp * T);
@@ -44,7 +44,7 @@ int64_t mixture_flops(const TransformerConfig& c, int64_t B, int64_t T) {
   return B * (6 * products + 12 * D * pairs);
 }
 
-// The step after which a held-out loss is not above `loss`; NaN: none is.
+// The first evaluated step whose held-out loss is at most `loss`; NaN if there is none.
 static double steps_to(double loss, const MixtureRun& run) {
   for (size_t i = 0; i < run.held_out.size(); ++i)
     if (run.held_out[i] <= loss) return run.held_out_at[i];
@@ -68,9 +68,10 @@ static void draw_runs(const std::vector<MixtureRun>& runs, const std::string& pa
 void compare_runs(const std::vector<MixtureRun>& runs, int64_t batch, const std::string& plot,
                   Report& report) {
   const bool data = current().device.has_data();
-  std::cout << "\n(a) A mixture, and dense models of its active and of its total size\n";
-  Table table({"model", "parameters", "active", "MFLOP per step", "ms per step", "peak memory",
-               "held-out loss", "steps to row 1's loss", "seconds to it"});
+  std::cout << "\n(a) A mixture, and dense models of its active and of its total size "
+               "(active: the parameters that one token uses)\n";
+  Table table({"model", "parameters", "active", "MFLOP/step", "ms/step", "peak", "held-out loss",
+               "steps to loss of row 1", "seconds to loss of row 1"});
   for (const MixtureRun& run : runs) {
     const int64_t T = run.model.context, flops = mixture_flops(run.model, batch, T);
     const double seconds = data ? summarize(run.seconds).median : NAN;
@@ -86,12 +87,13 @@ void compare_runs(const std::vector<MixtureRun>& runs, int64_t batch, const std:
       row.ms_per_step = seconds * 1e3, row.tokens_per_s = double(batch * T) / seconds;
       row.loss_first = run.losses.front(), row.loss_last = run.losses.back(), row.loss_held_out = loss;
     }
-    report.check_equal("(a) " + run.name + ": FLOPs of products per step = formula", run.flops, flops);
+    report.check_equal("(a) " + run.name + ": FLOPs of matrix products per step, counted = formula",
+                       run.flops, flops);
   }
   std::cout << table;
   if (data) draw_runs(runs, plot);
   const double ratio = data ? runs[1].held_out.back() / runs[0].held_out.back() : NAN;
-  report.check_at_most("(a) held-out loss, mixture / dense of its active size", ratio, 1,
+  report.check_at_most("(a) held-out loss of the mixture / of the dense model of its active size", ratio, 1,
                        needs_steps(3000, int64_t(runs[1].losses.size())));
 }
 

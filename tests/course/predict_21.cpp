@@ -1,4 +1,5 @@
-// The questions of 21.5: what experts of the student's own compute and what ranks send; measured on meta.
+// The questions of 21.5: places, FLOPs, bytes and elements sent of a block with the student's own numbers,
+// measured on meta.
 #include <sstream>
 
 #include "src/parallel/comm/cluster.h"
@@ -11,7 +12,7 @@ namespace {
 
 struct OwnMixture {
   TransformerConfig model;
-  int64_t ranks, sequences;  // of all ranks
+  int64_t ranks, sequences;  // sequences of all ranks together
 };
 
 OwnMixture own_mixture(Own& own) {
@@ -33,7 +34,7 @@ OwnMixture own_mixture(Own& own) {
   return m;
 }
 
-// f(model, loss of its sequences) on every rank.
+// Computes a forward and a backward pass on every rank, then calls f(comm, model).
 template <class F>
 void on_ranks(const OwnMixture& m, F f) {
   run_cluster({.ranks = m.ranks, .device = "meta"}, [&](Comm& comm) {
@@ -81,33 +82,35 @@ static Quiz quiz(const std::string& student) {
   const OwnMixture m = own_mixture(own);
   const TransformerConfig& c = m.model;
   std::ostringstream setting;
-  setting << "Your block has " << c.experts << " experts of width " << c.mlp_channels << " (gated) for "
-          << c.channels << " channels; each token takes " << c.chosen << " of them. A sequence has "
-          << c.context << " tokens, and the capacity factor is " << c.capacity_factor << ". " << m.ranks
-          << " ranks share the experts out, and read " << m.sequences << " sequences, all ranks together.";
-  return {
-      setting.str(),
-      {{"21.5", "places", "how many places does an expert have for a sequence?",
-        measured([=] { return places(m); })},
-       {"21.5", "weights", "how many weights do all experts of the block have?",
-        measured([=] { return expert_weights(m); })},
-       {"21.5", "flops", "how many FLOPs do the experts' products take for one sequence, forward?",
-        measured([=] { return expert_flops(m); })},
-       {"21.5", "sent", "how many elements does a rank send to experts and back, forward and backward?",
-        measured([=] {
-          double sent = 0;
-          on_ranks(m, [&](Comm& comm, const Transformer&) { sent = double(comm.sent().elements); });
-          return sent;
-        })},
-       {"21.5", "bytes", "how many bytes of the experts' weights does a rank keep in fp32?", measured([=] {
-          double bytes = 0;
-          on_ranks(m, [&](Comm&, const Transformer& model) {
-            bytes = 0;
-            for (const Parameter& p : model.parameters)
-              if (p.shard) bytes += double(p.value.bytes());
-          });
-          return bytes;
-        })}}};
+  setting << "Your block has " << c.experts << " experts, which are gated MLPs of width " << c.mlp_channels
+          << ". The model has " << c.channels << " channels. Each token is routed to " << c.chosen
+          << " experts. A sequence has " << c.context << " tokens, and the capacity factor is "
+          << c.capacity_factor << ". With expert parallelism on " << m.ranks
+          << " ranks, all ranks together read " << m.sequences << " sequences.";
+  return {setting.str(),
+          {{"21.5", "places", "how many places does an expert have per sequence?",
+            measured([=] { return places(m); })},
+           {"21.5", "weights", "how many weights do all experts of the block have together?",
+            measured([=] { return expert_weights(m); })},
+           {"21.5", "flops",
+            "how many FLOPs do the experts' matrix products take for one sequence in the forward pass?",
+            measured([=] { return expert_flops(m); })},
+           {"21.5", "sent",
+            "how many elements does a rank send to experts and back in one forward and one backward pass?",
+            measured([=] {
+              double sent = 0;
+              on_ranks(m, [&](Comm& comm, const Transformer&) { sent = double(comm.sent().elements); });
+              return sent;
+            })},
+           {"21.5", "bytes", "how many bytes do the expert weights of one rank have in fp32?", measured([=] {
+              double bytes = 0;
+              on_ranks(m, [&](Comm&, const Transformer& model) {
+                bytes = 0;
+                for (const Parameter& p : model.parameters)
+                  if (p.shard) bytes += double(p.value.bytes());
+              });
+              return bytes;
+            })}}};
 }
 
 }  // namespace gradus::predict

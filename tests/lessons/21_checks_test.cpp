@@ -1,4 +1,4 @@
-// Each check that lesson 21 makes passes with right values, and fails with a planted wrong one.
+// Each check of lesson 21 passes with correct values, and fails with a planted wrong one.
 #include "lessons/21_mixture_of_experts/routing.h"
 #include "lessons/21_mixture_of_experts/runs.h"
 #include "tests/folder_testing.h"
@@ -28,14 +28,14 @@ TEST_F(L21_Checks, Runs) {
   const std::string plot = path("losses.svg");
   EXPECT_EQ(failed_runs(plot, [](auto&) {}), Names{});
   EXPECT_EQ(failed_runs(plot, [](auto& runs) { ++runs[1].flops; }),
-            Names{"(a) mixture: FLOPs of products per step = formula"});
-  const Names loss{"(a) held-out loss, mixture / dense of its active size"};
+            Names{"(a) mixture: FLOPs of matrix products per step, counted = formula"});
+  const Names loss{"(a) held-out loss of the mixture / of the dense model of its active size"};
   EXPECT_EQ(failed_runs(plot, [](auto& runs) { runs[1].held_out.back() = 0.4001; }), loss);
   EXPECT_EQ(failed_runs(plot, [](auto& runs) { runs[1].held_out.back() = NAN; }), loss);
   EXPECT_EQ(
       failed_runs(plot, [](auto& runs) { runs[1].held_out.back() = 0.4001, runs[1].losses.resize(2999); }),
       Names{})
-      << "fewer steps decide nothing";
+      << "a run of fewer steps than the default does not check the loss";
 }
 
 TEST_F(L21_Checks, Places) {
@@ -50,7 +50,8 @@ TEST_F(L21_Checks, Places) {
         [&](Report& report) { experts_table(routed, text, c, path("experts.svg"), report); });
   };
   EXPECT_EQ(failed(c.expert_capacity(c.context)), Names{});
-  EXPECT_EQ(failed(c.expert_capacity(c.context) + 1), Names{"(c) places taken in an expert by one sequence"});
+  EXPECT_EQ(failed(c.expert_capacity(c.context) + 1),
+            Names{"(c) largest number of places that one sequence takes in one expert"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Lesson 21: the exercises, and what the program's tables are made of.
+// Lesson 21: the exercises, and the functions that compute the program's tables.
 #include "lessons/21_mixture_of_experts/kinds.h"
 #include "lessons/21_mixture_of_experts/ranks.h"
 #include "lessons/21_mixture_of_experts/routing.h"
@@ -23,34 +23,38 @@ TEST(L21_Exercises, AnExpertsPlaces) {
     return c.expert_capacity(T);
   };
   EXPECT_EQ(places(8, 2, 1, 64), 16)
-      << "each of 64 tokens takes two experts, so 128 places are needed in all";
+      << "each of 64 tokens is routed to two experts, so all experts together need 128 places";
   EXPECT_EQ(places(8, 2, 1.25, 64), 20);
   EXPECT_EQ(places(8, 2, 1, 10), 3)
-      << "20 choices of 8 experts: rounded up, or the last choices find no place";
-  EXPECT_EQ(places(8, 2, 1, 9), 3) << "18 choices of 8 experts are 2.25 for each: rounded up";
-  EXPECT_EQ(places(8, 2, 1.25, 9), 3) << "1.25 times 2.25; only the product is rounded";
+      << "20 choices / 8 experts = 2.5 must be rounded up, or the last choices find no place";
+  EXPECT_EQ(places(8, 2, 1, 9), 3)
+      << "18 choices / 8 experts = 2.25 must be rounded up, not to the nearest integer";
+  EXPECT_EQ(places(8, 2, 1.25, 9), 3) << "1.25 times 2.25: round only the product, not its factors";
   EXPECT_EQ(places(3, 2, 1.5, 1), 1);
-  EXPECT_EQ(places(4, 2, 3, 10), 10) << "a token takes an expert once, so more places than tokens stay empty";
+  EXPECT_EQ(places(4, 2, 3, 10), 10)
+      << "a token is routed to an expert only once, so more places than tokens stay empty";
   EXPECT_EQ(places(4, 2, 0, 10), 10);
 }
 
-TEST(L21_Exercises, ARouterTakesTheLargest) {
+TEST(L21_Exercises, ARouterChoosesTheLargestLogits) {
   RecordProperty("exercise", "21.2");
   Context context;
   const Tensor logits = on_cpu({0.5, 3, -1, 2, 1, 1, 4, 1}, {1, 2, 4});
   const Routing r = choose_experts(logits, 2, 2);
   EXPECT_EQ(to_host<int32_t>(r.experts), (std::vector<int32_t>{1, 3, 2, 0}))
-      << "the largest logit first; of equal ones that of the first expert";
+      << "the expert with the largest logit comes first; of equal logits, the expert with the smaller index";
   const std::vector<double> w = near(r.weights);
   ASSERT_EQ(w.size(), 4u);
-  EXPECT_NEAR(w[0] + w[1], 1, 1e-6) << "the weights are a softmax over the chosen logits alone";
+  EXPECT_NEAR(w[0] + w[1], 1, 1e-6) << "the weights are a softmax over the chosen logits only";
   EXPECT_NEAR(w[0], 1 / (1 + std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(w[2], 1 / (1 + std::exp(-3.0)), 1e-6);
   const std::vector<double> three = near(choose_experts(logits, 3, 2).weights);
-  EXPECT_NEAR(three[2] / three[0], std::exp(0.5 - 3), 1e-6) << "the third weight over the first";
+  EXPECT_NEAR(three[2] / three[0], std::exp(0.5 - 3), 1e-6)
+      << "the third weight divided by the first is e^(third logit - first logit)";
   const Tensor odd = on_cpu({1, NAN, 2, -INFINITY, -INFINITY, -INFINITY}, {1, 2, 3});
   EXPECT_EQ(to_host<int32_t>(choose_experts(odd, 2, 2).experts), (std::vector<int32_t>{1, 2, 0, 1}))
-      << "NaN is larger than every number; of three logits of -infinity the first two are chosen, each once";
+      << "NaN is larger than every number; of three logits of -infinity the first two are chosen, each only "
+         "once";
 }
 
 TEST(L21_Exercises, TheBalanceLoss) {
@@ -60,19 +64,20 @@ TEST(L21_Exercises, TheBalanceLoss) {
     const Tensor x = on_cpu(logits, shape);
     return item(balance_loss(x, choose_experts(x, k, places), 0.5));
   };
-  EXPECT_NEAR(loss({9, 0, 0, 9}, {1, 2, 2}, 1, 2), 0.5, 1e-4) << "alpha where experts get the same";
+  EXPECT_NEAR(loss({9, 0, 0, 9}, {1, 2, 2}, 1, 2), 0.5, 1e-4)
+      << "the loss is alpha if the experts get equal shares";
   EXPECT_NEAR(loss({99, 0, 99, 0}, {1, 2, 2}, 1, 2), 1, 1e-6)
-      << "alpha E / chosen where all tokens take the same experts";
+      << "the loss is alpha E / k if all tokens are routed to the same k experts";
   EXPECT_NEAR(loss({99, 0, 99, 0}, {1, 2, 2}, 1, 1), 1, 1e-6)
-      << "a choice that found no place counts like any other";
+      << "a choice that found no place counts like every other choice";
   EXPECT_NEAR(loss({99, 0, 99, 0, 0, 99, 0, 99}, {2, 2, 2}, 1, 2), 1, 1e-6)
-      << "the shares are those of one sequence: two sequences that both use a single expert are not balanced";
-  // One token, logits ln 1, ln 2, ln 3: P = 1/6, 2/6, 3/6; it takes experts 2 and 1, a half of its choices
-  // each.
+      << "shares are computed per sequence: two sequences that both use a single expert are not balanced";
+  // One token with the logits ln 1, ln 2, ln 3: P = 1/6, 2/6, 3/6. It is routed to experts 2 and 1, so each
+  // has a share of 1/2.
   const float two = std::log(2.f), three = std::log(3.f);
   EXPECT_NEAR(loss({0, two, three}, {1, 1, 3}, 2, 1), 0.5 * 3 * (0.5 * 2 / 6 + 0.5 * 3 / 6), 1e-6)
-      << "P is the softmax over all experts, not over those that were chosen";
-  // The gradient of one token's loss: alpha E p[e] (f[e] - sum of f p).
+      << "P is the softmax over all experts, not over the chosen experts";
+  // The gradient of the loss of one token: alpha E p[e] (f[e] - sum of f p).
   Tensor x = on_cpu({0, two, three}, {1, 1, 3});
   Leaf leaf;
   attach(x, leaf, "logits");
@@ -82,12 +87,12 @@ TEST(L21_Exercises, TheBalanceLoss) {
   const double p[] = {1. / 6, 2. / 6, 3. / 6}, f[] = {0, 0.5, 0.5}, mean = 0.5 * 2 / 6 + 0.5 * 3 / 6;
   for (size_t e = 0; e < 3; ++e)
     EXPECT_NEAR(dx[e], 0.5 * 3 * p[e] * (f[e] - mean), 1e-6)
-        << "the gradient needs per_sum, 1 / the sum of the exponentials";
+        << "the gradient needs per_sum = 1 / (sum of the exponentials)";
 }
 
 TEST(L21_Exercises, RowsTravelToTheirExperts) {
   RecordProperty("exercise", "21.4");
-  // Rank r has one sequence; what it sends to expert e is 10 r + e.
+  // Rank r has one sequence; the row that it sends to expert e is 10 r + e.
   std::vector<std::vector<double>> got(2), back(2);
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     const float r = float(10 * comm.rank());
@@ -96,13 +101,13 @@ TEST(L21_Exercises, RowsTravelToTheirExperts) {
     got[size_t(comm.rank())] = near(y), back[size_t(comm.rank())] = near(from_experts(comm, y));
   });
   EXPECT_EQ(got[0], (std::vector<double>{0, 10, 1, 11}))
-      << "rank 0 has experts 0 and 1, and gets for each what rank 0 and rank 1 send";
+      << "rank 0 has experts 0 and 1, and gets for each what rank 0 and rank 1 send to it";
   EXPECT_EQ(got[1], (std::vector<double>{2, 12, 3, 13}));
-  EXPECT_EQ(back[0], (std::vector<double>{0, 1, 2, 3})) << "the way back is the inverse";
+  EXPECT_EQ(back[0], (std::vector<double>{0, 1, 2, 3})) << "from_experts must be the inverse of to_experts";
   EXPECT_EQ(back[1], (std::vector<double>{10, 11, 12, 13}));
 }
 
-// Of the text's first tokens, alone, with others behind them, and with another sequence before them.
+// A small mixture, two sequences, and the logits of one sequence or of both.
 struct SmallMixture {
   Context context;
   Transformer model{mixture_sizes(true).mixture};
@@ -123,22 +128,23 @@ struct SmallMixture {
   }
 };
 
-TEST(L21_Exercises, ATokenDoesNotMeetLaterOnes) {
+TEST(L21_Exercises, LogitsDoNotDependOnLaterTokens) {
   RecordProperty("exercise", "21.6");
   SmallMixture small;
   const std::vector<double> before = small.logits(small.first);
-  ASSERT_TRUE(small.drops()) << "no expert is full, so this test can find nothing";
+  ASSERT_TRUE(small.drops()) << "no expert is full, so this test cannot find the bug";
   for (size_t changed = 1; changed < size_t(small.T); ++changed) {
     std::vector<int32_t> ids = small.first;
     for (size_t t = changed; t < ids.size(); ++t) ids[t] = small.second[t];
     const std::vector<double> after = small.logits(ids);
     for (size_t i = 0; i < changed * 256; ++i)
       ASSERT_EQ(after[i], before[i]) << "the logits of token " << i / 256 << " change with the tokens from "
-                                     << changed << " on, which the model cannot know when it writes text";
+                                     << changed
+                                     << " on, which do not exist yet when the model generates text";
   }
 }
 
-TEST(L21_Mixture, ASequenceDoesNotMeetOthers) {
+TEST(L21_Mixture, LogitsDoNotDependOnOtherSequences) {
   SmallMixture small;
   std::vector<int32_t> both = small.first;
   both.insert(both.end(), small.second.begin(), small.second.end());
@@ -162,7 +168,7 @@ TEST(L21_Mixture, OnlyTrainingAddsTheBalanceLoss) {
   EXPECT_EQ(item(small.model.loss(ids, targets)), text);
 }
 
-TEST(L21_Text, EachByteHasItsKind) {
+TEST(L21_Text, EachByteBelongsToAGrammar) {
   const KindsText text = text_of_kinds(20'000, 3);
   ASSERT_EQ(text.kind.size(), text.corpus.bytes.size());
   EXPECT_GE(text.corpus.bytes.size(), 20'000u);
@@ -183,7 +189,7 @@ TEST(L21_Text, EachByteHasItsKind) {
   EXPECT_NE(text_of_kinds(20'000, 4).corpus.bytes, text.corpus.bytes);
 }
 
-TEST(L21_Text, OfAFullExpertAllPlacesAreTaken) {
+TEST(L21_Text, AFullExpertHasAsManyTokensAsPlaces) {
   SmallMixture small;
   const KindsText text = text_of_kinds(100'000, 3);
   const RoutedText routed = route_held_out(small.model, text);

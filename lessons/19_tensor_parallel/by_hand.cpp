@@ -17,10 +17,9 @@ static std::string text_of(const Tensor& x) {
 }
 
 void layers_by_hand(std::ostream& out) {
-  out << "y = W2 W1 x on two ranks, x = (1, 2), dy = (1, 1). W1 has the rows (1, 1) and (2, 0), W2 the "
-         "columns "
-         "(1, 0) and\n(2, 3): rank r has row r of the one and column r of the other\n\n";
-  Table table({"rank", "W1 x", "its part of y", "y", "its part of dx", "dx"});
+  out << "y = W2 W1 x on two ranks, with x = (1, 2) and dy = (1, 1). The rows of W1 are (1, 1) and (2, 0),\n"
+         "the columns of W2 are (1, 0) and (2, 3). Rank r has row r of W1 and column r of W2.\n\n";
+  Table table({"rank", "W1 x", "partial sum of y", "y", "partial sum of dx", "dx"});
   std::vector<std::string> rows[2];
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     const bool first = comm.rank() == 0;

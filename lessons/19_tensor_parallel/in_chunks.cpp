@@ -9,7 +9,7 @@
 
 namespace gradus {
 
-// The attention of all ranks' tokens, as ring_attention computes it on each.
+// Attention for the tokens of all ranks, in the order in which ring_attention computes it on each rank.
 static std::vector<Tensor> attend_in_chunks(const std::vector<Tensor>& qkv, int64_t heads, Mask mask) {
   const int64_t N = int64_t(qkv.size());
   std::vector<Tensor> y, lse;
@@ -31,7 +31,7 @@ static std::vector<Tensor> attend_in_chunks(const std::vector<Tensor>& qkv, int6
                   };
                   std::vector<Tensor> q, dq, keys, dkeys;
                   for (int64_t r = 0; r < N; ++r) {
-                    const Attended of(saved(0, r), heads);  // for its queries
+                    const Attended of(saved(0, r), heads);  // copies the queries
                     q.push_back(of.q), keys.push_back(keys_of(saved(0, r)));
                     dq.push_back(zeros_like(of.q, "dq"));
                     dkeys.push_back(zeros_like(keys.back(), "dkeys"));

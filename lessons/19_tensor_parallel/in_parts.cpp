@@ -2,7 +2,7 @@
 
 namespace gradus {
 
-// Of `all` columns in `groups` of the same width, such as q, k and v: of each group a rank's part, as a copy.
+// Returns a copy of a rank's columns: its part of each of `groups` groups of equal width, such as q, k and v.
 static Tensor columns_of(const Tensor& x, int64_t groups, int64_t rank, int64_t t) {
   const int64_t all = x.last(), width = all / groups;
   const Part part = part_of(width, rank, t);
@@ -14,7 +14,7 @@ static Tensor columns_of(const Tensor& x, int64_t groups, int64_t rank, int64_t 
                        x.in().from(g * width + part.begin), y.last(), to.from(g * part.count));
   return y;
 }
-// The same of rows, whose number t divides.
+// The same for rows, whose number is a multiple of t.
 static Tensor rows_of(const Tensor& weight, int64_t groups, int64_t rank, int64_t t) {
   const int64_t rows = weight.shape()[0], in = weight.last();
   return columns_of(weight.reshape({1, rows * in}), groups, rank, t).reshape({rows / t, in});
@@ -31,7 +31,7 @@ static Tensor untaped_linear(const Tensor& x, const Tensor& weight, const Tensor
   const NoTape nothing;
   return linear(x, weight, bias);
 }
-// The sum of part(0), part(1), ..., in this order.
+// Returns part(0) + part(1) + ..., added in this order.
 template <class F>
 static Tensor sum_of_parts(int64_t t, F part) {
   Tensor sum = part(0);
@@ -39,7 +39,7 @@ static Tensor sum_of_parts(int64_t t, F part) {
   return sum;
 }
 
-// dw = dy^T x, db: as of any linear layer, which saves x and W.
+// Computes dw = dy^T x and db, as any linear layer does; the saved tensors are x and W.
 static void weight_gradients(const Node& n, const Tensor& dy, Grads& dx) {
   const int64_t out = dy.last(), in = n.inputs[0].shape[-1];
   const MatmulShape s{
@@ -51,7 +51,7 @@ static void weight_gradients(const Node& n, const Tensor& dy, Grads& dx) {
   run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
 }
 
-// x W^T + b, whose dx is the sum of t parts' dy W: copy_to_ranks and a product.
+// x W^T + b, as copy_to_ranks and a product: backward, dx is the sum of t partial products dy W.
 static Tensor first_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups,
                              int64_t t) {
   const Tensor y = untaped_linear(x, weight, bias);
@@ -64,7 +64,7 @@ static Tensor first_in_parts(const Tensor& x, const Tensor& weight, const Tensor
                           }));
                 });
 }
-// The sum of t parts' x W^T, and the bias: a product and sum_from_ranks.
+// The sum of t partial products x W^T, then the bias, as a product and sum_from_ranks.
 static Tensor second_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t t) {
   Tensor y = sum_of_parts(
       t, [&](int64_t r) { return untaped_linear(columns_of(x, 1, r, t), columns_of(weight, 1, r, t)); });
@@ -75,7 +75,7 @@ static Tensor second_in_parts(const Tensor& x, const Tensor& weight, const Tenso
                   dx.pass(0, product(dy, n.saved[1].tensor));
                 });
 }
-// cross_entropy, with the sums of a row's exponentials added up part by part.
+// cross_entropy that adds up the sum of exponentials of each row part by part.
 static Tensor loss_in_parts(const Tensor& logits, const Tensor& targets, const Tensor& count, int64_t t) {
   const RowShape all = logits.rows();
   const DType stats = statistics_dtype(logits.dtype());

@@ -40,7 +40,7 @@ int64_t published_bytes(const LayerSetting& set) {
   return same * sbh + (34 - same) * sbh / t + (selective ? 0 : 5 * a * s * s * b / t);
 }
 
-int64_t not_kept_here(const LayerSetting& set) {
+int64_t not_saved_here(const LayerSetting& set) {
   const auto [b, s, h, a, t, sequence, selective] = set;
   const int64_t tokens = s * b / (sequence == Sequence::Whole ? 1 : t);
   return 2 * tokens * h + (selective ? 0 : 3 * a * s * s * b / t) - 16 * tokens;
@@ -50,42 +50,43 @@ int64_t predicted_elements(const LayerSetting& set) {
   // BEGIN SOLUTION 19.3
   const int64_t collectives = set.sequence == Sequence::GatherAgain ? 10 : 8;  // an all-reduce is two
   return collectives * (set.b * set.s * set.h / set.t) * (set.t - 1);
-  // STUB: todo("19.3", "what a rank sends for a layer, forward and backward", set);
+  // STUB: todo("19.3", "the elements that a rank sends per layer in both passes", set);
   // END SOLUTION 19.3
 }
 
 void layer_table(const std::string& picture, Report& report) {
   std::cout
-      << "\n(a) A layer of the 22B model of Korthikanti et al. 2023: b 4, s 2,048, h 6,144, a 64, 16 bits; "
-         "on 8 ranks\n";
-  Table table({"ranks share", "published", "not kept here", "measured", "elements sent", "messages"});
-  BarChart chart{"MiB that a layer of (a) keeps on each of 8 ranks", {}, {"the same on all", "its own"}};
+      << "\n(a) One layer of the 22B model of Korthikanti et al. 2023, 16 bits, on 8 ranks (b 4, s 2,048, h "
+         "6,144, a 64):\n    activations saved, elements and messages sent, per rank\n";
+  Table table({"parallelism", "published", "not saved in gradus", "measured", "elements sent", "messages"});
+  BarChart chart{"Activations saved per rank, one layer of (a), MiB", {}, {"same on all 8 ranks", "sharded"}};
   int64_t wrong_bytes = 0, wrong_elements = 0, rows = 0, nothing_shared[2] = {};
-  for (const auto& [name, sequence, t] : {std::tuple("nothing", Sequence::Whole, 1),
-                                          {"tensors", Sequence::Whole, 8},
-                                          {"tensors, tokens", Sequence::KeepGathered, 8},
-                                          {"tensors, tokens gathered again", Sequence::GatherAgain, 8}})
+  for (const auto& [name, sequence, t] :
+       {std::tuple("none", Sequence::Whole, 1),
+        {"tensor parallel", Sequence::Whole, 8},
+        {"tensor + sequence parallel", Sequence::KeepGathered, 8},
+        {"tensor + sequence parallel, gathered again", Sequence::GatherAgain, 8}})
     for (const bool selective : {false, true}) {
       const LayerSetting set{4, 2048, 6144, 64, t, sequence, selective};
       const LayerUse use = measure_layer(set);
-      const std::string row_name = std::string(name) + (selective ? ", selective" : "");
-      wrong_bytes += use.bytes != published_bytes(set) - not_kept_here(set);
+      const std::string row_name = std::string(name) + (selective ? ", selective recomputation" : "");
+      wrong_bytes += use.bytes != published_bytes(set) - not_saved_here(set);
       wrong_elements += use.elements != predicted_elements(set);
       ++rows;
       int64_t& alone = nothing_shared[selective];
       if (t == 1) alone = use.bytes;
-      // A rank keeps same + own / t, and one that shares nothing same + own.
+      // A rank saves same + own / t bytes; one that divides nothing saves same + own.
       const double mib = 1 << 20, all = double(use.bytes) / mib,
                    same = double(t * use.bytes - alone) / 7 / mib;
       if (t > 1) chart.bars.push_back({row_name, all, number_text(all), {same, all - same}});
-      table.row({row_name, bytes_text(published_bytes(set)), bytes_text(not_kept_here(set)),
+      table.row({row_name, bytes_text(published_bytes(set)), bytes_text(not_saved_here(set)),
                  bytes_text(use.bytes), std::to_string(use.elements), std::to_string(use.messages)});
     }
   std::cout << table;
   write_file(picture, draw(chart));
-  report.check_equal("(a) bytes kept that are not the published less those, of " + std::to_string(rows),
-                     wrong_bytes, 0);
-  report.check_equal("(a) elements sent not as predicted, of " + std::to_string(rows), wrong_elements, 0);
+  const std::string of = ", of " + std::to_string(rows);
+  report.check_equal("(a) rows whose measured bytes are not published - not saved" + of, wrong_bytes, 0);
+  report.check_equal("(a) rows whose elements sent differ from the prediction" + of, wrong_elements, 0);
 }
 
 }  // namespace gradus

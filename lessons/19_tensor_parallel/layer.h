@@ -1,4 +1,4 @@
-// What one layer keeps for backward and sends: by formula, and as the difference of two models on meta.
+// Bytes that one layer saves and elements that it sends: by formula, and measured on meta.
 #pragma once
 #include <ostream>
 #include <string>
@@ -13,23 +13,23 @@ struct LayerSetting {
   int64_t b, s, h, a;  // sequences, tokens, channels, heads
   int64_t t = 1;       // ranks
   Sequence sequence = Sequence::Whole;
-  bool selective = false;  // attention's probabilities are made again in backward (lesson 08)
+  bool selective = false;  // attention probabilities are recomputed in backward (lesson 08)
 };
 struct LayerUse {
-  int64_t bytes = 0, elements = 0, messages = 0;  // kept on a rank; sent by it, forward and backward
+  int64_t bytes = 0, elements = 0, messages = 0;  // per rank; sent: in both passes
 };
-LayerUse measure_layer(const LayerSetting& set);
+LayerUse measure_layer(const LayerSetting& set);  // a model of two layers minus a model of one layer
 
-// Korthikanti et al. 2023, table 2: bytes of 16-bit activations a layer, with the masks of dropout.
+// Korthikanti et al. 2023, table 2: bytes of 16-bit activations per layer, with dropout masks.
 int64_t published_bytes(const LayerSetting& set);
-// What of them the tape here does not keep (masks, which are drawn again, and the probabilities after
-// dropout), less what it keeps beside (two statistics for each token and norm, in fp32).
-int64_t not_kept_here(const LayerSetting& set);
+// The published bytes that gradus does not save (dropout masks and the probabilities after dropout, which it
+// recomputes), minus bytes that only gradus saves (two fp32 statistics per token and norm).
+int64_t not_saved_here(const LayerSetting& set);
 int64_t predicted_elements(const LayerSetting& set);
 
-// The 22B model of that paper on 8 ranks: (a) in the report, checked, and a picture.
+// Prints and checks table (a), the 22B model of that paper on 8 ranks, and draws the picture.
 void layer_table(const std::string& picture, Report& report);
-// A product of two layers on two ranks, small enough for a pencil (--print=example).
+// The example by hand: two layers on two ranks (--print=example).
 void layers_by_hand(std::ostream& out);
 
 }  // namespace gradus

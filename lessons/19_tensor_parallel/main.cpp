@@ -1,9 +1,10 @@
-// Lesson 19, tensor parallelism. Ranks share the layers themselves out: of a block each has some heads and
-// some neurons, and what they make is added up, twice a layer. Sequence parallelism shares what lies between,
-// and context parallelism one long sequence, whose keys and values go round in a ring.
+// Lesson 19, tensor parallelism: ranks divide each layer. In each transformer block a rank has some heads of
+// attention and some neurons of the MLP; all-reduces add up the partial sums of the ranks. Sequence
+// parallelism also divides the norms and dropouts. Context parallelism divides the sequences instead: keys
+// and values travel around a ring.
 //
-// There are four all-reduces a layer. A rank keeps s b h (8 + 24/t) + 2 a s^2 b / t + 16 s b bytes of 16-bit
-// activations, or, with the sequence shared out, 1/t of all of them.
+// Tensor parallelism needs four all-reduces per layer. A rank saves s b h (8 + 24/t) + 2 a s^2 b / t + 16 s b
+// bytes of 16-bit activations; with sequence parallelism that gathers again, 1/t of what one device saves.
 //
 //   make lesson-19                                                          expected last line: PASS
 //   make mpi-19 RANKS=4                                                     with ranks that are processes
@@ -84,16 +85,16 @@ static void compare_tensor(const RanksArgs& args, const ParallelTask& task, cons
       if (t > 1) add_in_parts(model, t);
     };
     const TokensRun alone = train_alone(loader, task, By::AdamW, in_parts);
-    compared.with(on(t), t, By::AdamW, alone, train(By::AdamW, Sequence::Whole));
-    compared.with(on(t) + ", SGD", t, By::Sgd, plain, train(By::Sgd, Sequence::Whole));
+    compared.with(on(t) + ", tensor, AdamW", t, By::AdamW, alone, train(By::AdamW, Sequence::Whole));
+    compared.with(on(t) + ", tensor, SGD", t, By::Sgd, plain, train(By::Sgd, Sequence::Whole));
   }
   const int64_t t = args.ranks;
-  const auto kept = compared.with(on(t) + ", tokens too, SGD", t, By::Sgd, plain,
+  const auto kept = compared.with(on(t) + ", tensor + sequence, SGD", t, By::Sgd, plain,
                                   train(By::Sgd, Sequence::KeepGathered)),
-             again = compared.with(on(t) + ", gathered again", t, By::Sgd, plain,
+             again = compared.with(on(t) + ", tensor + sequence, gathered again, SGD", t, By::Sgd, plain,
                                    train(By::Sgd, Sequence::GatherAgain));
   compared.report("tensor parallel", 2e-6);
-  report.check_at_most("sequence parallel: weights of both forms differ by",
+  report.check_at_most("sequence parallel: largest difference of weights, gathered once or again",
                        current().device.has_data() ? off_by(kept[0].weights, again[0].weights) : NAN, 0);
 }
 
@@ -106,18 +107,20 @@ static void compare_context(const RanksArgs& args, const ParallelTask& task, con
   const TokensRun plain = train_alone(loader, task, By::Sgd);
   for (const int64_t c : counts) {
     const std::string name = on(c) + ", context";
-    compared.with(name, c, By::AdamW, train_in_chunks(loader, task, By::AdamW, c), train(By::AdamW));
+    compared.with(name + ", AdamW", c, By::AdamW, train_in_chunks(loader, task, By::AdamW, c),
+                  train(By::AdamW));
     compared.with(name + ", SGD", c, By::Sgd, plain, train(By::Sgd));
   }
   compared.report("context parallel", 1e-5);
 }
 
 static int lesson_19(int argc, char** argv) {
-  Lesson lesson(argc, argv, "19_tensor_parallel", "ranks that share layers, or one long sequence", 20);
+  Lesson lesson(argc, argv, "19_tensor_parallel",
+                "tensor and context parallelism: ranks divide layers or sequences", 20);
   RanksArgs args = ranks_flags(lesson.args, 4);
   lesson.done({}, {lesson.plot("19_layer.svg")});
   if (lesson.print == "example") return layers_by_hand(std::cout), 0;
-  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
+  if (this_rank(args) > 0) lesson.write_nothing();  // rank 0 writes the files
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
   ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);

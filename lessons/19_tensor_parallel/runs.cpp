@@ -54,7 +54,7 @@ static std::vector<double> same_part(const TokensRun& rank, const Weights& whole
   return rank.shards[i] ? rank.shards[i]->of_values(whole[i]) : whole[i];
 }
 
-// Parameters, or parts of them, that differ in any bit.
+// The number of parameters whose values on this rank differ bitwise.
 static double count_unlike(const TokensRun& rank, const TokensRun& alone) {
   if (!current().device.has_data()) return NAN;
   double unlike = 0;
@@ -70,7 +70,7 @@ static double losses_off(const TokensRun& rank, const TokensRun& alone) {
   return worst;
 }
 
-// The largest norm of a difference, over the norm of the tensor.
+// The largest relative difference: the norm of the difference divided by the norm of the gradient.
 static double gradients_off(const TokensRun& rank, const TokensRun& alone) {
   if (!current().device.has_data()) return NAN;
   double worst = rank.first_gradients.size() == alone.first_gradients.size() ? 0 : INFINITY;
@@ -98,7 +98,7 @@ std::vector<TokensRun> Compared::with(const std::string& name, int64_t ranks, By
   if (args_.comm != "sim") all = {all[size_t(this_rank(args_))]};
   ReportRow& row = add_row(report_, name, all[0], task_);
   row.peak.reset();
-  row.extra = {{"sent a step", double(all[0].sent) / double(task_.steps)}};
+  row.extra = {{"elements sent per rank", double(all[0].sent) / double(task_.steps)}};
   for (const TokensRun& r : all) {
     double& losses = by == By::AdamW ? exact_losses_ : losses_;
     losses = larger(losses, losses_off(r, alone));
@@ -111,10 +111,11 @@ std::vector<TokensRun> Compared::with(const std::string& name, int64_t ranks, By
 }
 
 void Compared::report(const std::string& name, double most) const {
-  report_.check_at_most(name + ", AdamW: parameters unlike one device's", unlike_, 0);
-  report_.check_at_most(name + ", AdamW: losses off one device's", exact_losses_, 0);
-  report_.check_at_most(name + ", SGD: losses off plain training's", losses_, 1e-6);
-  report_.check_at_most(name + ", SGD: first gradients off", gradients_, most);
+  const std::string adamw = name + ", AdamW: ", sgd = name + ", SGD: ";
+  report_.check_at_most(adamw + "parameters that differ bitwise from the single-device run", unlike_, 0);
+  report_.check_at_most(adamw + "largest difference of a loss from the single-device run", exact_losses_, 0);
+  report_.check_at_most(sgd + "largest difference of a loss from plain training", losses_, 1e-6);
+  report_.check_at_most(sgd + "largest relative difference of a gradient, first step", gradients_, most);
 }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// The runs that are compared: on ranks, on one device, and on one device that adds as ranks do.
+// The runs that are compared: on ranks, on one device, and on one device that adds in rank order.
 #pragma once
 #include <functional>
 
@@ -9,36 +9,36 @@
 
 namespace gradus {
 
-// AdamW amplifies a rounding, SGD hardly: so only runs by SGD are compared with plain training.
+// AdamW amplifies rounding errors; SGD hardly does. So only runs with SGD are compared with plain training.
 enum class By : uint8_t { AdamW, Sgd };
 std::unique_ptr<Optimizer> optimizer_of(By, Parameters&);
 constexpr double learning_rate(By by) { return by == By::AdamW ? 1e-3 : 0.03; }
 
 struct TokensRun : RankRun {
   std::vector<double> losses;
-  Weights first_gradients;                   // of each parameter, or of the part that this rank has
-  std::vector<std::optional<Shard>> shards;  // which part
+  Weights first_gradients;                   // in step 0, of this rank's part of each parameter
+  std::vector<std::optional<Shard>> shards;  // this part; empty: all of it
   int64_t sent = 0;                          // elements
-  // After the backward pass of a step, and in the end.
+  // Call these after the backward pass of each step, and after the last step.
   void note_gradients(const Parameters&, int64_t step);
   void end(const Parameters&);
 };
 
-// On one device; `change` may give the model other layers.
+// Trains on one device; `change` may replace layers of the model.
 TokensRun train_alone(const Loader& loader, const ParallelTask& task, By by,
                       const std::function<void(Transformer&)>& change = {});
 
-// Runs on ranks beside runs on one device. Of what differs the worst is kept, until report().
+// Compares runs on ranks with runs on one device, and keeps the largest differences for report().
 class Compared {
  public:
   Compared(const RanksArgs& args, const ParallelTask& task, Report& report)
       : args_(args), task_(task), report_(report) {}
   using Train = std::function<TokensRun(Comm&)>;
-  // Trains on ranks, which adds a row; of processes the result has this one alone. With AdamW parameters and
-  // losses must be what `alone` has, to the bit; with SGD losses and first gradients are near it.
+  // Trains on ranks and adds a row. Returns the runs of all ranks, or, in a process, its own. With AdamW,
+  // parameters and losses must equal those of `alone` bitwise; with SGD, losses and first gradients nearly.
   std::vector<TokensRun> with(const std::string& name, int64_t ranks, By by, const TokensRun& alone,
                               const Train& train);
-  // The checks. Gradients may be off by so much of the norm of their tensor.
+  // Adds the checks. `most`: the allowed difference of a gradient, relative to its norm.
   void report(const std::string& name, double most) const;
 
  private:

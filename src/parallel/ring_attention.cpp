@@ -20,7 +20,7 @@ std::vector<ChunkPair> chunk_pairs(Mask mask, int64_t of_queries, int64_t of_key
       // BEGIN SOLUTION 19.4
       if (mask == Mask::None || later >= 0)
         pairs.push_back({q, k, mask == Mask::Causal && later == 0 ? Mask::Causal : Mask::None});
-      // STUB: todo("19.4", "which chunks of keys a chunk of queries meets, and with which mask", mask, later);
+      // STUB: todo("19.4", "add this pair of chunks with its mask if its queries attend to its keys", mask, later);
       // END SOLUTION 19.4
     }
   return pairs;

@@ -11,7 +11,7 @@ namespace gradus {
 static Tensor input_of_first(Comm& ranks, Sequence sequence, const Tensor& x) {
   // BEGIN SOLUTION 19.1
   return sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x);
-  // STUB: todo("19.1", "x for a product with this rank's rows of a weight", ranks, sequence, x);
+  // STUB: todo("19.1", "the input of a product with this rank's rows of a weight", ranks, sequence, x);
   // END SOLUTION 19.1
 }
 
@@ -34,7 +34,7 @@ struct SecondOfPair : LinearVariant {
     // BEGIN SOLUTION 19.2
     if (sequence == Sequence::Whole) return sum_from_ranks(ranks, linear(x, l.weight.value), l.bias_value());
     return scatter_sum(ranks, linear(x, l.weight.value), l.bias_value());
-    // STUB: todo("19.2", "the sum of all ranks' products, and the bias once", l, x);
+    // STUB: todo("19.2", "the sum of the products of all ranks plus the bias once", l, x);
     // END SOLUTION 19.2
   }
 };

@@ -1,4 +1,5 @@
-// The questions of 19.5: what a layer of the student's own keeps and sends; measured on meta.
+// The questions of 19.5: the bytes that a layer of the student's own saves, the elements that it sends, and
+// the pairs of its ring; measured on meta.
 #include <sstream>
 
 #include "lessons/19_tensor_parallel/layer.h"
@@ -23,10 +24,11 @@ static Quiz quiz(const std::string& student) {
   const LayerSetting set = own_setting(own);
   const int64_t ranks = own.of({2, 4, 8}), tokens = 16 * ranks * own.between(1, 4);
   std::ostringstream setting;
-  setting << "Your layer has " << set.h << " channels and " << set.a
-          << " heads, and keeps 16-bit activations of " << set.b << " sequences of " << set.s
-          << " tokens, with plain attention. " << set.t << " ranks share it. In your ring " << ranks
-          << " ranks share a sequence of " << tokens << " tokens, in zigzag, with a causal mask.";
+  setting << "Your layer has " << set.h << " channels and " << set.a << " heads, and reads a batch of "
+          << set.b << " sequences of " << set.s
+          << " tokens. Its activations have 16 bits; its attention is plain, not flash. " << set.t
+          << " ranks divide it by tensor parallelism. In your ring " << ranks
+          << " ranks divide a sequence of " << tokens << " tokens in zigzag, with a causal mask.";
   const auto pairs = [=](int64_t step) {
     return measured([=] {
       return double(
@@ -36,17 +38,19 @@ static Quiz quiz(const std::string& student) {
   return {
       setting.str(),
       {{"19.5", "bytes",
-        "how many bytes of activations does a rank keep for it, if all ranks have all tokens?",
+        "how many bytes of activations does a rank save for the backward pass, without sequence parallelism?",
         of_layer(set, Sequence::Whole, &LayerUse::bytes)},
-       {"19.5", "bytes_tokens", "if tokens are shared out too, and gathered again in backward?",
+       {"19.5", "bytes_tokens",
+        "how many with sequence parallelism, if inputs are gathered again in the backward pass?",
         of_layer(set, Sequence::GatherAgain, &LayerUse::bytes)},
-       {"19.5", "sent", "how many elements does a rank send for it, forward and backward, with all tokens?",
+       {"19.5", "sent",
+        "how many elements does a rank send, forward and backward, without sequence parallelism?",
         of_layer(set, Sequence::Whole, &LayerUse::elements)},
-       {"19.5", "sent_tokens", "and with tokens shared out and gathered again?",
+       {"19.5", "sent_tokens", "how many with sequence parallelism, if inputs are gathered again?",
         of_layer(set, Sequence::GatherAgain, &LayerUse::elements)},
-       {"19.5", "pairs_0", "how many pairs of query and key does a rank meet at the first step of the ring?",
-        pairs(0)},
-       {"19.5", "pairs_1", "at the second?", pairs(1)}}};
+       {"19.5", "pairs_0",
+        "how many pairs of query and key does a rank compute at the first step of the ring?", pairs(0)},
+       {"19.5", "pairs_1", "how many at the second step?", pairs(1)}}};
 }
 
 }  // namespace gradus::predict

@@ -104,11 +104,11 @@ function answers() {
     x = N * (R - 1) / R; a["sent_1"] = 2 * x; a["sent_2"] = (k + 1) * x; a["sent_3"] = 3 * k * x
     a["gathered"] = 2 * (V * C + T * C + 2 * C + 12 * C * C + 13 * C)
   } else if (id == "19.5") {
-    h = after("layer has "); heads = before(" heads"); b = after("activations of "); s = after("sequences of ")
-    t = before(" ranks share it"); x = s * b * h; p = 2 * heads * s * s * b / t
+    h = after("layer has "); heads = before(" heads"); b = after("a batch of "); s = after("sequences of ")
+    t = before(" ranks divide it"); x = s * b * h; p = 2 * heads * s * s * b / t
     a["bytes"] = x * (8 + 24 / t) + p + 16 * s * b; a["bytes_tokens"] = (32 * x + 16 * s * b) / t + p
     a["sent"] = 8 * x * (t - 1) / t; a["sent_tokens"] = 10 * x * (t - 1) / t
-    c = after("share a sequence of ") / after("In your ring ") / 2
+    c = after("divide a sequence of ") / after("In your ring ") / 2
     a["pairs_0"] = c * (c + 1) + c * c; a["pairs_1"] = 2 * c * c
   } else if (id == "20.5") {
     p = after("pipeline has "); m = after("ranks and "); v = before(" chunks per rank"); r = after("on rank ")
@@ -117,9 +117,9 @@ function answers() {
     x = 2 * (p - r - 1) + (v - 1) * p + 1; a["interleaved"] = x < m * v ? x : m * v
     a["messages"] = 2 * m * (p * v - 1)
   } else if (id == "21.5") {
-    E = after("Your block has "); h = after("experts of width "); C = before(" channels"); k = after("token takes ")
-    T = after("A sequence has "); x = after("capacity factor is ") * k * T / E; R = before(" ranks share the")
-    p = x == int(x) ? x : int(x) + 1; p = p < T ? p : T; n = 3 * E * C * h; B = after("out, and read ")
+    E = after("Your block has "); h = after("MLPs of width "); C = before(" channels"); k = after("is routed to ")
+    T = after("A sequence has "); x = after("capacity factor is ") * k * T / E; R = after("parallelism on ")
+    p = x == int(x) ? x : int(x) + 1; p = p < T ? p : T; n = 3 * E * C * h; B = after("ranks together read ")
     a["places"] = p; a["weights"] = n; a["flops"] = 2 * p * n; a["bytes"] = 4 * n / R
     a["sent"] = 4 * E * (B / R) * p * C * (R - 1) / R
   } else if (id == "22.4") {

@@ -1,4 +1,4 @@
-// Each check that lesson 19 makes passes with right values, and fails with a planted wrong one.
+// Every check of lesson 19 passes with right values, and fails with a planted wrong value.
 #include <cmath>
 
 #include "lessons/19_tensor_parallel/layer.h"
@@ -33,9 +33,10 @@ Names failed(By by, const std::function<void(int64_t rank, TokensRun&)>& plant) 
   });
 }
 
-const Names kUnlike{"ranks, AdamW: parameters unlike one device's"},
-    kExact{"ranks, AdamW: losses off one device's"}, kNear{"ranks, SGD: losses off plain training's"},
-    kGradients{"ranks, SGD: first gradients off"};
+const Names kUnlike{"ranks, AdamW: parameters that differ bitwise from the single-device run"},
+    kExact{"ranks, AdamW: largest difference of a loss from the single-device run"},
+    kNear{"ranks, SGD: largest difference of a loss from plain training"},
+    kGradients{"ranks, SGD: largest relative difference of a gradient, first step"};
 
 TEST(L19_Checks, RunsOfEveryRank) {
   for (const By by : {By::AdamW, By::Sgd}) EXPECT_EQ(failed(by, [](int64_t, TokensRun&) {}), Names{});
@@ -53,9 +54,9 @@ TEST(L19_Checks, RunsOfEveryRank) {
     EXPECT_EQ(planted(By::Sgd, [](TokensRun& r) { r.losses[1] = NAN; }), kNear);
     EXPECT_EQ(planted(By::Sgd, [](TokensRun& r) { r.losses[1] += 9e-7; }), Names{});
     EXPECT_EQ(planted(By::Sgd, [](TokensRun& r) { r.weights = {}; }), Names{})
-        << "SGD's weights are not compared";
+        << "a check compared the weights of an SGD run";
     EXPECT_EQ(planted(By::Sgd, [](TokensRun& r) { r.first_gradients[0][0] += 6e-5; }), kGradients)
-        << "norm 5";
+        << "the gradient has norm 5, so the relative difference is 1.2e-5, above the bound of 1e-5";
     EXPECT_EQ(planted(By::Sgd, [](TokensRun& r) { r.first_gradients[0][0] += 4e-5; }), Names{});
     EXPECT_EQ(planted(By::Sgd, [](TokensRun& r) { r.first_gradients.pop_back(); }), kGradients);
   }

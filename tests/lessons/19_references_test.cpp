@@ -1,5 +1,6 @@
-// The device alone that adds as ranks do (lessons/19_tensor_parallel/alone.h), on 4 ranks: the order of three
-// sums shows. And what ranks that share a context or a model refuse.
+// The single-device runs that add in rank order (lessons/19_tensor_parallel/alone.h) are compared with 4
+// ranks, because the order of additions matters only with more than two. And models that ranks cannot divide
+// are rejected.
 #include <gtest/gtest.h>
 
 #include "lessons/19_tensor_parallel/alone.h"
@@ -26,7 +27,7 @@ void expect_equal(const TokensRun& rank, const TokensRun& alone) {
   for (size_t i = 0; i < alone.weights.size(); ++i)
     EXPECT_EQ(rank.weights[i],
               rank.shards[i] ? rank.shards[i]->of_values(alone.weights[i]) : alone.weights[i])
-        << i;
+        << "parameter " << i << " of this rank differs from the single-device run";
 }
 
 TEST(L19_References, AddInPartsAsTensorParallelRanksDo) {
@@ -82,7 +83,8 @@ TEST(L19_References, TrainInChunksAsContextParallelRanksDo) {
   }
 }
 
-// Of a batch's chunks the shares add up to the loss of the whole.
+// The ranks' shares of the loss add up to the loss of the whole batch; not exactly, because no chunk attends
+// to the chunks of the other rank here.
 TEST(L19_References, SharesOfChunksAddUp) {
   const Task task(0);
   Context context("cpu", 3);
@@ -95,7 +97,8 @@ TEST(L19_References, SharesOfChunksAddUp) {
     EXPECT_EQ(half.T, 8);
     sum += item(share_of_loss(model, task, half));
   }
-  EXPECT_NEAR(sum, item(share_of_loss(model, task, batch)), 0.5) << "no chunk sees the others here";
+  EXPECT_NEAR(sum, item(share_of_loss(model, task, batch)), 0.5)
+      << "the shares do not even nearly add up to the loss of the batch";
 }
 
 TEST(L19_Refusals, WhatRanksCannotShare) {

@@ -1,4 +1,5 @@
-// What lesson 19 says, and its exercises: the pair of products, the chunks of the ring, what a layer sends.
+// The exercises of lesson 19, and its claims: pairs of products, chunks of the ring, bytes and elements of a
+// layer.
 #include <gtest/gtest.h>
 
 #include "lessons/19_tensor_parallel/layer.h"
@@ -13,6 +14,10 @@ namespace gradus {
 namespace {
 
 constexpr Sequence kForms[] = {Sequence::Whole, Sequence::KeepGathered, Sequence::GatherAgain};
+std::string name_of(Sequence form) {
+  constexpr const char* kNames[] = {"Whole", "KeepGathered", "GatherAgain"};
+  return std::string("with Sequence::") + kNames[int(form)];
+}
 const TransformerConfig kModel{.vocab = 12, .context = 4, .layers = 1, .heads = 2, .channels = 4};
 
 using Numbers = std::vector<double>;
@@ -24,7 +29,7 @@ Numbers counted(int64_t n, double first, double step) {
 Tensor on_device(const Numbers& values, const Shape& shape) {
   return from_host(current().device, values, shape, DType::F32, Kind::Temporary, "numbers");
 }
-// x (rows, in) W^T, W (out, in).
+// Returns x W^T, with x (rows, in) and W (out, in).
 Numbers times(const Numbers& x, const Numbers& w, int64_t in) {
   Numbers y;
   for (size_t r = 0; r < x.size(); r += size_t(in))
@@ -35,13 +40,13 @@ Numbers times(const Numbers& x, const Numbers& w, int64_t in) {
     }
   return y;
 }
-// Of (B, T, C) with B = 1 the tokens of a rank of 2.
+// Returns the tokens of a rank of 2, from x (B, T, C) with B = 1.
 Numbers half(const Numbers& x, int64_t rank) {
   const auto middle = x.begin() + int64_t(x.size()) / 2;
   return rank == 0 ? Numbers(x.begin(), middle) : Numbers(middle, x.end());
 }
 
-struct Applied {  // a layer, to a part of x or all of it
+struct Applied {  // the results of a layer for x, whole or a part
   Numbers y, dx, db;
   int64_t saved, sent;  // bytes; elements
 };
@@ -58,7 +63,7 @@ Applied apply(const Comm& comm, const Linear& layer, const Numbers& x, const Num
           comm.sent().elements - before};
 }
 
-// W1 (16, 4), rank r of 2 has rows 8 r to 8 r + 7.
+// W1 is (16, 4); rank r of 2 has rows 8 r to 8 r + 7.
 TEST(L19_Exercises, TheFirstOfAPairReadsAllOfItsInput) {
   RecordProperty("exercise", "19.1");
   for (const Sequence form : kForms)
@@ -83,19 +88,22 @@ TEST(L19_Exercises, TheFirstOfAPairReadsAllOfItsInput) {
             if (r == comm.rank()) own[size_t(i)] += part;
           }
       if (parts) dx = half(dx, comm.rank()), own = half(own, comm.rank());
-      EXPECT_EQ(got.y, y) << "form " << int(form)
-                          << usual_mistake(
-                                 {{got.y.size() < y.size(), "the product is of this rank's tokens alone"}});
-      EXPECT_EQ(got.dx, dx) << "form " << int(form)
+      EXPECT_EQ(got.y, y) << name_of(form)
+                          << usual_mistake({{got.y.size() < y.size(),
+                                             "the product reads the tokens of this rank only; it needs the "
+                                             "tokens of all ranks"}});
+      EXPECT_EQ(got.dx, dx) << name_of(form)
                             << usual_mistake(
-                                   {{got.dx == own, "each rank has its part of dx; they are not added up"}});
-      // Of weights that train the input is saved: all of it, or, gathered again, this rank's tokens.
+                                   {{got.dx == own,
+                                     "each rank has a partial sum of dx, but the partial sums of the "
+                                     "ranks were not added"}});
+      // Saved is the input of a weight that trains: all tokens, or, if it is gathered again, this rank's.
       EXPECT_EQ(got.saved, form == Sequence::GatherAgain ? 2 * 4 * 4 : 4 * 4 * 4)
-          << "bytes kept, form " << int(form);
+          << name_of(form) << " the layer saves a different number of bytes for the backward pass";
     });
 }
 
-// W2 (4, 16), rank r of 2 has columns 8 r to 8 r + 7.
+// W2 is (4, 16); rank r of 2 has columns 8 r to 8 r + 7.
 TEST(L19_Exercises, TheSecondOfAPairIsASum) {
   RecordProperty("exercise", "19.2");
   for (const Sequence form : kForms)
@@ -127,26 +135,29 @@ TEST(L19_Exercises, TheSecondOfAPairIsASum) {
                   }
                   if (parts) y = half(y, comm.rank()), twice = half(twice, comm.rank());
                   EXPECT_EQ(got.y, y)
-                      << "form " << int(form)
+                      << name_of(form)
                       << usual_mistake(
-                             {{got.y == twice, "every rank has added the bias to its part of the sum"}});
+                             {{got.y == twice,
+                               "every rank added the bias to its partial sum, so y has it once per rank"}});
                   Numbers doubled = dx;
                   for (double& v : doubled) v *= 2;
                   EXPECT_EQ(got.dx, dx)
-                      << "form " << int(form)
+                      << name_of(form)
                       << usual_mistake(
                              {{got.dx == doubled,
-                               "dx is added up over the ranks, though every rank has all of dy already"}});
-                  EXPECT_EQ(got.db, db) << "form " << int(form) << ": of the tokens that this rank has";
+                               "dx was added up over the ranks, but every rank already has all of dy"}});
+                  EXPECT_EQ(got.db, db)
+                      << name_of(form) << " the gradient of the bias is not that of this rank's tokens";
                   // An all-reduce, or a reduce-scatter and in backward an all-gather, of 16 elements.
                   EXPECT_EQ(got.sent, 16)
-                      << "form " << int(form)
-                      << usual_mistake({{got.sent == 24,
-                                         "what is summed goes to all ranks, which then take a part of it"}});
+                      << name_of(form) << " the layer sends a different number of elements"
+                      << usual_mistake(
+                             {{got.sent == 24,
+                               "the whole sum was sent to all ranks; each rank needs only its tokens"}});
                 });
 }
 
-TEST(L19_Exercises, ChunksMeetEarlierOnes) {
+TEST(L19_Exercises, AChunkAttendsToItselfAndEarlierChunks) {
   RecordProperty("exercise", "19.4");
   const auto text = [](Mask mask, int64_t queries, int64_t keys, int64_t ranks) {
     std::string all;
@@ -154,16 +165,18 @@ TEST(L19_Exercises, ChunksMeetEarlierOnes) {
       all += std::to_string(p.queries) + std::to_string(p.keys) + (p.mask == Mask::Causal ? "c " : " ");
     return all;
   };
-  // On 2 ranks chunks 0 and 3, and 1 and 2.
+  // With 2 ranks, rank 0 has chunks 0 and 3, rank 1 has chunks 1 and 2.
   const std::string own = text(Mask::Causal, 0, 0, 2);
   EXPECT_EQ(own, "00c 10 11c ") << usual_mistake(
-      {{own == "00 10 11 ", "within its own chunk a query meets keys that come after it"},
-       {own == "10 ", "a chunk of queries does not meet the keys of the same chunk"}});
+      {{own == "00 10 11 ", "within its own chunk a query attends to keys that come after it"},
+       {own == "10 ", "a chunk of queries does not attend to the keys of the same chunk"}});
   EXPECT_EQ(text(Mask::Causal, 1, 1, 2), "00c 10 11c ");
-  EXPECT_EQ(text(Mask::Causal, 0, 1, 2), "10 11 ") << "chunk 3 meets chunks 1 and 2";
-  EXPECT_EQ(text(Mask::Causal, 1, 0, 2), "00 10 ") << "chunks 1 and 2 meet chunk 0";
-  EXPECT_EQ(text(Mask::None, 0, 0, 2), "00 01 10 11 ") << "without a mask all meet";
-  EXPECT_EQ(text(Mask::None, 0, 1, 2), "00 01 10 11 ") << "without a mask all meet";
+  EXPECT_EQ(text(Mask::Causal, 0, 1, 2), "10 11 ")
+      << "the queries of chunk 3 attend to chunks 1 and 2, those of chunk 0 to neither";
+  EXPECT_EQ(text(Mask::Causal, 1, 0, 2), "00 10 ")
+      << "the queries of chunks 1 and 2 attend to chunk 0, not to chunk 3";
+  EXPECT_EQ(text(Mask::None, 0, 0, 2), "00 01 10 11 ") << "without a mask every chunk attends to every chunk";
+  EXPECT_EQ(text(Mask::None, 0, 1, 2), "00 01 10 11 ") << "without a mask every chunk attends to every chunk";
   EXPECT_EQ(text(Mask::Causal, 2, 1, 4), "00 10 ");
   EXPECT_EQ(text(Mask::Causal, 1, 2, 4), "10 11 ");
 }
@@ -191,7 +204,8 @@ TEST(L19_Copies, StayTheSameOnAllRanks) {
         }
     });
     for (size_t i = 0; i < names.size(); ++i)
-      EXPECT_EQ(copies[0][i], copies[1][i]) << names[i] << ", form " << int(form);
+      EXPECT_EQ(copies[0][i], copies[1][i])
+          << name_of(form) << " the ranks have different values of " << names[i];
   }
 }
 
@@ -226,7 +240,9 @@ TEST(L19_Exercises, WithDropoutRanksLearnWhatOneDeviceLearns) {
       TensorParallel parallel(comm, model, form);
       model.initialize(1, &assign_part);
       const Numbers ours = losses(model, [&] { parallel.sum_gradients(); });
-      for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(ours[i], alone[i], 1e-5) << "form " << int(form);
+      for (size_t i = 0; i < alone.size(); ++i)
+        EXPECT_NEAR(ours[i], alone[i], 1e-5)
+            << name_of(form) << " the loss of step " << i << " differs from that of one device";
     });
 }
 
@@ -237,8 +253,9 @@ TEST(L19_Formulas, ElementsThatALayerSends) {
       return predicted_elements({.b = 3, .s = 16, .h = 8, .a = 8, .t = t, .sequence = sequence});
     };
     const int64_t bsh = 3 * 16 * 8, once = bsh / t * (t - 1);
-    EXPECT_EQ(sent(Sequence::Whole), 8 * once) << usual_mistake(
-        {{sent(Sequence::Whole) == 4 * once && t > 1, "an all-reduce sends twice: it scatters and gathers"}});
+    EXPECT_EQ(sent(Sequence::Whole), 8 * once)
+        << usual_mistake({{sent(Sequence::Whole) == 4 * once && t > 1,
+                           "an all-reduce sends twice as much: it is a reduce-scatter and an all-gather"}});
     EXPECT_EQ(sent(Sequence::KeepGathered), 8 * once);
     EXPECT_EQ(sent(Sequence::GatherAgain), 10 * once);
   }
@@ -251,15 +268,16 @@ TEST(L19_Formulas, ALayerKeepsAndSendsAsMeasured) {
         const LayerSetting set{2, 8, 16, 4, t, form, selective};
         if (t == 1 && form != Sequence::Whole) continue;
         const LayerUse use = measure_layer(set);
-        EXPECT_EQ(use.bytes, published_bytes(set) - not_kept_here(set)) << int(form) << selective << t;
-        EXPECT_EQ(use.elements, predicted_elements(set)) << int(form) << selective << t;
-        EXPECT_EQ(use.messages, (form == Sequence::GatherAgain ? 10 : 8) * (t - 1))
-            << int(form) << selective << t;
+        const std::string where =
+            name_of(form) + (selective ? ", selective, " : ", ") + std::to_string(t) + " ranks: different ";
+        EXPECT_EQ(use.bytes, published_bytes(set) - not_saved_here(set)) << where << "bytes saved";
+        EXPECT_EQ(use.elements, predicted_elements(set)) << where << "elements sent";
+        EXPECT_EQ(use.messages, (form == Sequence::GatherAgain ? 10 : 8) * (t - 1)) << where << "messages";
       }
 }
 
-// Korthikanti et al. 2023: of a layer of GPT-3 and of MT-NLG without parallelism 5 a s / h is 80 and 64, and
-// selective recomputation saves 70 % and 65 %.
+// Korthikanti et al. 2023: for layers of GPT-3 and MT-NLG, 5 a s / h is 80 and 64, and selective
+// recomputation saves 70 % and 65 % of the bytes.
 TEST(L19_Published, SelectiveRecomputation) {
   const auto share = [](int64_t h, int64_t a) {
     return 1 - double(published_bytes({1, 2048, h, a, 8, Sequence::GatherAgain, true})) /
@@ -269,7 +287,7 @@ TEST(L19_Published, SelectiveRecomputation) {
   EXPECT_NEAR(share(20480, 128), 0.65, 0.005);
 }
 
-// Derived from the same paper's table 3: GiB that a layer keeps without parallelism, b = 1.
+// GiB that a layer saves without parallelism, b = 1; derived from table 3 of the same paper.
 TEST(L19_Published, ActivationsOfALayer) {
   const auto gib = [](int64_t h, int64_t a) { return double(published_bytes({1, 2048, h, a})) / (1 << 30); };
   EXPECT_NEAR(gib(6144, 64), 1.648, 0.0005);

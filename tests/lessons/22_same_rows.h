@@ -1,4 +1,4 @@
-// The runs of the lessons, and the flags of the trainer that make the same runs.
+// Runs of the lessons, and the flags with which the trainer does the same runs.
 #pragma once
 #include <cstdint>
 #include <ostream>
@@ -10,24 +10,25 @@ namespace gradus::same {
 enum class Last : uint8_t {
   Mean,
   Step
-};  // what the report's last loss is: the mean of all, or the last step's
+};  // the last loss of the lesson's report: the mean over the last steps, or the loss of the last step
 enum class Bytes : uint8_t {
   Equal,
-  Count,  // and the number of targets, which the lesson lacks, or frees before the backward pass
-  Peak,   // in all: the lesson's report has no kinds
-  None    // the lesson's report has none, or those of buckets
+  Count,  // the trainer also has the number of targets; the lesson lacks it or frees it before the backward
+          // pass
+  Peak,   // only the sum: the lesson's report has no kinds of memory
+  None    // the lesson reports no bytes, or its bytes include buckets
 };
 
-// One of a lesson's rows, and the trainer's flags that make the same run.
+// A row of a lesson's report, and the flags with which the trainer does the same run.
 struct Row {
   std::string row, flags;
 };
 struct Lesson {
-  std::string name, both, trainer;  // flags: of both programs, of the trainer's
+  std::string name, both, trainer;  // flags: of both programs, of the trainer
   Bytes bytes;
   Last last;
   std::vector<Row> rows;
-  std::string own = "", base = "";  // flags: of the lesson's program; of a run whose weights are the first
+  std::string own = "", base = "";  // flags: of the lesson's program; of a run that gives the initial weights
 };
 inline void PrintTo(const Lesson& l, std::ostream* out) {
   *out << l.name << " " << l.both << ", " << l.rows[0].row << ": " << l.trainer << " " << l.rows[0].flags;
@@ -73,7 +74,7 @@ inline Lesson accumulation(const std::string& both) {
            {"4 x 4", "--micro-batches=4"},
            {"16 x 1", "--micro-batches=16"}}};
 }
-// This lesson trains on dummy tokens, and so do those of attention and of fusion: their bytes alone.
+// This lesson and those of attention and fusion train on dummy tokens, so only their bytes are compared.
 inline Lesson checkpointing() {
   return {"08_checkpointing",
           kMeta,
@@ -176,7 +177,7 @@ inline Lesson data_parallel(const std::string& both) {
   return {"17_data_parallel", both,       kConstant + "--model=gpt-4x128x4 --batch=24 --dropout=0.1 --zero=0",
           Bytes::Equal,       Last::Step, {{"4 ranks, each gradient", "--ranks=4"}}};
 }
-// The trainer has no buckets.
+// The trainer has no buckets, so bytes are not compared.
 inline Lesson overlapped(const std::string& both) {
   return {"17_data_parallel",
           both,
@@ -202,22 +203,23 @@ inline Lesson tensor_parallel() {
           kConstant + "--model=gpt-4x128x4 --batch=8 --clip=0",
           Bytes::None,
           Last::Step,
-          {{"2 ranks", "--ranks=2 --dropout=0.1 --tensor-ranks=2"},
-           {"4 ranks", "--ranks=4 --dropout=0.1 --tensor-ranks=4"},
-           {"2 ranks, context", "--ranks=2 --context-ranks=2"},
-           {"4 ranks, context", "--ranks=4 --context-ranks=4"}}};
+          {{"2 ranks, tensor, AdamW", "--ranks=2 --dropout=0.1 --tensor-ranks=2"},
+           {"4 ranks, tensor, AdamW", "--ranks=4 --dropout=0.1 --tensor-ranks=4"},
+           {"2 ranks, context, AdamW", "--ranks=2 --context-ranks=2"},
+           {"4 ranks, context, AdamW", "--ranks=4 --context-ranks=4"}}};
 }
 inline Lesson tensor_parallel_by_sgd() {
-  return {"19_tensor_parallel",
-          kMany,
-          "--model=gpt-4x128x4 --batch=8 --clip=0 --warmup=0 --optimizer=sgd --momentum=0 --lr=0.03 "
-          "--last-lr=0.03 --ranks=4",
-          Bytes::None,
-          Last::Step,
-          {{"4 ranks, SGD", "--dropout=0.1 --tensor-ranks=4"},
-           {"4 ranks, tokens too, SGD", "--dropout=0.1 --tensor-ranks=4 --tokens=parts"},
-           {"4 ranks, gathered again", "--dropout=0.1 --tensor-ranks=4 --tokens=again"},
-           {"4 ranks, context, SGD", "--context-ranks=4"}}};
+  return {
+      "19_tensor_parallel",
+      kMany,
+      "--model=gpt-4x128x4 --batch=8 --clip=0 --warmup=0 --optimizer=sgd --momentum=0 --lr=0.03 "
+      "--last-lr=0.03 --ranks=4",
+      Bytes::None,
+      Last::Step,
+      {{"4 ranks, tensor, SGD", "--dropout=0.1 --tensor-ranks=4"},
+       {"4 ranks, tensor + sequence, SGD", "--dropout=0.1 --tensor-ranks=4 --tokens=parts"},
+       {"4 ranks, tensor + sequence, gathered again, SGD", "--dropout=0.1 --tensor-ranks=4 --tokens=again"},
+       {"4 ranks, context, SGD", "--context-ranks=4"}}};
 }
 inline Lesson pipeline() {
   return {"20_pipeline_parallel",
@@ -232,7 +234,7 @@ inline Lesson pipeline() {
            {"4 ranks, interleaved", "--ranks=4 --pipeline-ranks=4 --chunks=2"},
            {"4 ranks, 1F1B, recomputed", "--ranks=4 --pipeline-ranks=4 --keep=each-block"}}};
 }
-// The text of this lesson has four grammars and its learning rate falls along a line: bytes alone.
+// This lesson has a text of four grammars and a linear learning rate, so only its bytes are compared.
 inline Lesson mixture() {
   return {"21_mixture_of_experts",
           kMeta,

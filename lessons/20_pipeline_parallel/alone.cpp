@@ -10,8 +10,8 @@ namespace gradus {
 
 namespace {
 
-// A model in one part; with a pipeline in two, the embedding with all blocks and the head, whose tied weight
-// is a second one.
+// A model in one part. With a pipeline it has two parts: the embedding with all blocks, and the head, which
+// has its own copy of a tied weight.
 struct Replica {
   Transformer body;
   std::optional<Transformer> head;
@@ -35,15 +35,15 @@ struct Replica {
   }
 };
 
-// f(a parameter of x, the same of y)
+// Calls f(parameter of x, the same parameter of y) for each parameter.
 template <class F>
 void for_both(Replica& x, Replica& y, F f) {
   for (size_t i = 0; i < x.parts().size(); ++i)
     for (Parameter& p : x.parts()[i]->parameters) f(p, y.parts()[i]->parameters.find(p.name));
 }
 
-// Forward and backward of a micro-batch: on one replica, or on those of all context ranks, each with its
-// tokens.
+// Forward and backward pass of a micro-batch, on one replica or on the replicas of all context ranks; each
+// context rank has its own tokens.
 void add_gradients(const std::vector<Replica*>& replicas, const TextBatch& batch, const Tensor& count,
                    std::vector<double>& losses) {
   current().first_sample = batch.first_sample;
@@ -78,7 +78,7 @@ LayoutReference train_as(const Layout& layout, const Loader& loader, const Paral
     const TextBatch batch = read_shard(loader, task, step, 0, 1);
     double loss = 0;
     for (int64_t at = 0; at < d; ++at) {
-      std::vector<Replica*> sharing;  // the context ranks of one data rank
+      std::vector<Replica*> sharing;  // the context ranks of data rank `at`
       for (int64_t r = 0; r < c; ++r) sharing.push_back(&replicas[size_t(at * c + r)]);
       for (Replica* r : sharing)
         for (Transformer* m : r->parts()) m->parameters.zero_grad();

@@ -1,4 +1,5 @@
-// One device that adds as the ranks of a layout do: what they must equal to the bit.
+// A single-device run that adds numbers in the same order as the ranks of a layout. The ranks must be bitwise
+// equal to it.
 #pragma once
 #include <map>
 #include <string>
@@ -10,12 +11,12 @@
 namespace gradus {
 
 struct LayoutReference {
-  std::map<std::string, std::vector<double>> weights;  // in the end
+  std::map<std::string, std::vector<double>> weights;  // after the last step
   std::vector<double> losses;
 };
-// The same training with AdamW. Each replica (data and context ranks) has its own buffer of gradients, in
-// which micro-batches are added in order; the buffers are added in rank order. With a pipeline, the head has
-// its own buffer for the gradient of a tied embedding. Partial products and blocks of attention: as in
+// Trains with AdamW. Each replica (a data or context rank) has its own gradient buffers, to which
+// micro-batches are added in order; then the buffers are added in rank order. With a pipeline, the head has
+// its own gradient buffer of a tied embedding. Partial products and blocks of attention are added as in
 // lesson 19.
 LayoutReference train_as(const Layout& layout, const Loader& loader, const ParallelTask& task,
                          int64_t micro_batches);

@@ -8,7 +8,8 @@
 
 namespace gradus {
 
-// A stage for each block: what the first has more than the others is the embedding, the last the head.
+// Measures one stage per block. The first stage costs more than the second, because it has the embedding; the
+// last one costs more, because it has the head.
 static std::vector<int64_t> cut_by_cost(PlanSetting set) {
   const int64_t L = set.model.layers, p = set.layout.pipeline;
   if (L < 3) return even_cuts(L, p);
@@ -27,8 +28,8 @@ void cuts_table(Report& report) {
   set.model.precision = precision_recipe("mixed"), set.machine = machine_called("A100");
   set.network = network_called("nvlink");
   std::cout
-      << "\n(e) GPT-2 in 4 stages on A100, 16 micro-batches: its head costs as much as several blocks\n";
-  Table table({"cut", "blocks of each rank", "bubble", "a step at least"});
+      << "\n(e) GPT-2 in 4 stages on A100, 16 micro-batches: the head takes as long as several blocks\n";
+  Table table({"cut", "blocks per rank", "bubble", "step, lower bound"});
   std::vector<double> bubbles;
   for (const bool by_cost : {false, true}) {
     set.ends = by_cost ? cut_by_cost(set) : even_cuts(set.model.layers, 4);
@@ -36,12 +37,12 @@ void cuts_table(Report& report) {
     std::string blocks;
     int64_t from = 0;
     for (const int64_t end : set.ends) blocks += std::to_string(end - from) + " ", from = end;
-    table.row({by_cost ? "by cost" : "equal blocks", blocks, percent_text(plan.bubble),
+    table.row({by_cost ? "by cost" : "equal numbers of blocks", blocks, percent_text(plan.bubble),
                seconds_text(plan.seconds)});
     bubbles.push_back(plan.bubble);
   }
   std::cout << table;
-  report.check_at_most("(e) bubble, cut by cost / equal blocks", bubbles[1] / bubbles[0], 1);
+  report.check_at_most("(e) bubble, cut by cost / equal numbers of blocks", bubbles[1] / bubbles[0], 1);
 }
 
 std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& c, int64_t batch) {
@@ -60,7 +61,7 @@ void layouts_table(const WhatIf& w, int64_t batch) {
   check(c.output_head != OutputHead::Pooled && c.token_types == 0, "--model=", w.model,
         ": it must be like GPT-2 or GPT-NeoX");
   check(w.ranks <= 8 || w.ranks % 8 == 0, "--ranks=", w.ranks,
-        ": a node has 8 machines; take at most 8, or a multiple of 8");
+        ": a node has 8 devices; use at most 8 ranks, or a multiple of 8");
   PlanSetting set{.model = c, .machine = machine_called(w.machine), .network = network_of(w)};
   set.model.precision = precision_recipe("mixed"), set.model.attention = attention_flash;
   struct Choice {
@@ -78,8 +79,8 @@ void layouts_table(const WhatIf& w, int64_t batch) {
     set.ends = l.pipeline > 1 ? cut_by_cost(set) : std::vector<int64_t>{};
     choices.push_back({set, plan_of(set)});
   }
-  check(!choices.empty(), "--ranks=", w.ranks, ": no layout of ", w.model,
-        " has so many ranks; take another number");
+  check(!choices.empty(), "--ranks=", w.ranks, ": ", w.model,
+        " has no layout of this number of ranks; use a different number");
   const auto fits = [&](const Choice& x) { return x.plan.largest_peak() <= set.machine.memory; };
   std::stable_sort(choices.begin(), choices.end(), [&](const Choice& a, const Choice& b) {
     return std::pair(!fits(a), a.plan.seconds) < std::pair(!fits(b), b.plan.seconds);
@@ -87,23 +88,23 @@ void layouts_table(const WhatIf& w, int64_t batch) {
   progress.done();
   std::cout << w.model << ", " << count_text(c.parameter_count()) << " parameters, on " << w.ranks << " x "
             << w.machine << " (" << bytes_text(set.machine.memory) << "); " << batch << " sequences of "
-            << c.context << " tokens per step, one in a micro-batch\nnetwork: " << set.network.name << "; "
-            << set.network.source << "\n\n";
-  Table table({"layout", "largest peak", "fits", "bubble", "step at least", "tokens/s"});
+            << c.context << " tokens per step, one sequence per micro-batch\nnetwork: " << set.network.name
+            << "; " << set.network.source << "\n\n";
+  Table table({"layout", "largest peak", "fits", "bubble", "step, lower bound", "tokens/s, upper bound"});
   for (const Choice& x : choices)
     table.row({x.set.layout.text(), bytes_text(x.plan.largest_peak()), fits(x) ? "yes" : "no",
                percent_text(x.plan.bubble), seconds_text(x.plan.seconds),
                count_text(int64_t(double(batch * c.context) / x.plan.seconds))});
   std::cout << table;
-  if (!fits(choices[0])) return void(std::cout << "\nnone of them fits\n");
+  if (!fits(choices[0])) return void(std::cout << "\nno layout fits into the memory of the devices\n");
   const PlanSetting& best = choices[0].set;
   double seconds = 0;
   int64_t peak = 0;
   for (const RankUse& u :
        measure_ranks(best, one_forward_one_backward(best.layout.pipeline, best.micro_batches)))
     seconds = std::max(seconds, u.step_seconds), peak = std::max(peak, u.peak());
-  std::cout << "\nA step of the first on simulated ranks takes " << seconds_text(seconds)
-            << ", the largest peak is " << bytes_text(peak) << "\n";
+  std::cout << "\nfirst layout, one step on simulated ranks: " << seconds_text(seconds) << ", largest peak "
+            << bytes_text(peak) << "\n";
 }
 
 }  // namespace gradus

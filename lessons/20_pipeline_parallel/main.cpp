@@ -1,13 +1,14 @@
-// Lesson 20, pipeline parallelism. Ranks share the layers of a model: each computes some of its blocks, and a
-// batch goes through them in micro-batches. Which rank computes what, and when, is a schedule: data that is
-// checked before anything runs. The last part combines the pipeline with data, tensor and context parallelism
-// and ZeRO-1.
+// Lesson 20, pipeline parallelism. Each rank has some transformer blocks of the model, and the batch goes
+// through the ranks in micro-batches. The schedule says which rank computes which pass, and in which order.
+// It is data, so it is checked before any rank runs. Part (c) combines the pipeline with data, tensor and
+// context parallelism and ZeRO-1.
 //
-// With p stages and m micro-batches ranks wait for (p - 1) / (m + p - 1) of the time.
+// With p stages and m micro-batches each rank waits for (p - 1) / (m + p - 1) of the time.
 //
-//   make lesson-20                                                          expected last line: PASS
-//   make lesson-20 ARGS=--schedule=FILE                                     your own schedule, judged
-//   make mpi-20 RANKS=4                                                     with ranks that are processes
+//   make lesson-20                                                  expected last line: PASS
+//   make lesson-20 ARGS=--schedule=FILE                             judge a schedule of your own
+//   make lesson-20 ARGS="--model=gpt2-medium --ranks=16"            the layouts of a model on 16 devices
+//   make mpi-20 RANKS=4                                             with ranks that are processes
 #include <iostream>
 
 #include "lessons/20_pipeline_parallel/choices.h"
@@ -50,23 +51,25 @@ static PipelineRun train(Comm& comm, const ParallelTask& task, const Loader& loa
 }
 
 static int lesson_20(int argc, char** argv) {
-  Lesson lesson(argc, argv, "20_pipeline_parallel", "ranks that compute one part of a model after the other",
-                20);
+  Lesson lesson(argc, argv, "20_pipeline_parallel",
+                "pipeline parallelism: each rank has some blocks of the model", 20);
   RanksArgs args = ranks_flags(lesson.args, 512, 8);
-  const std::string schedule =
-      lesson.args.text("schedule", "", "only this: judge a schedule, a line per rank (F0 F1 B0 B1)");
+  const std::string schedule = lesson.args.text(
+      "schedule", "", "judge only: the schedule in this file, one line per rank (F0 F1 B0 B1)");
   const std::string file = lesson.plot("20_layout.safetensors");
-  WhatIf what_if{.model = lesson.args.text(
-                     "model", "", "only this: the layouts of a model (gpt2-xl, ...) on --ranks machines"),
-                 .machine = lesson.args.choice("machine", "A100", "what each rank has, for --model",
-                                               names_of(published_machines()))};
+  WhatIf what_if{
+      .model = lesson.args.text("model", "",
+                                "predict only: the layouts of this model (gpt2-xl, ...) on --ranks devices"),
+      .machine = lesson.args.choice("machine", "A100", "the device of each rank, for --model",
+                                    names_of(published_machines()))};
   const int64_t batch = lesson.args.integer("batch", 64, "sequences per step, for --model", 1, 4096);
   lesson.done({}, {lesson.plot("20_schedules.svg"), file});
-  check(schedule.empty() || what_if.model.empty(), "--schedule and --model: take one of them");
+  check(schedule.empty() || what_if.model.empty(),
+        "--schedule and --model cannot be combined: use one of them");
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, layouts_table(what_if, batch), 0;
   if (lesson.print == "example") return schedules_by_hand(std::cout), 0;
   if (!schedule.empty()) return judge_schedule(schedule);
-  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
+  if (this_rank(args) > 0) lesson.write_nothing();  // rank 0 writes
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
   ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);

@@ -33,9 +33,9 @@ void LayoutRuns::with(const std::string& name, const PipelineSetting& set, const
   ++runs_;
   if (!row) return;
   ReportRow& r = report_.row(name);
-  r.extra = {{"activations, bytes", double(last->peak[Kind::Activation])},
+  r.extra = {{"activations at peak, bytes", double(last->peak[Kind::Activation])},
              {"peak, bytes", double(last->peak.allocated())},
-             {"plan, bytes", double(plan.peaks[size_t(this_rank(args_))])}};
+             {"predicted, bytes", double(plan.peaks[size_t(this_rank(args_))])}};
   if (!current().device.has_data()) return;
   r.ms_per_step = summarize(last->seconds).median * 1e3;
   r.loss_last = last->losses.back();
@@ -46,10 +46,11 @@ void LayoutRuns::report(const std::string& name) {
   const bool data = current().device.has_data();
   report_.check_at_most(name + "parameters that differ bitwise from the single-device run" + of,
                         data ? double(unlike_) : NAN, 0);
-  report_.check_at_most(name + "ranks whose losses differ from it" + of, data ? double(losses_) : NAN, 0);
+  report_.check_at_most(name + "ranks whose losses differ from the single-device run" + of,
+                        data ? double(losses_) : NAN, 0);
   report_.check_equal(
-      name + "ranks whose peak is not the plan's" + of, bytes_, 0,
-      args_.comm == "sim" ? "" : "is for simulated ranks: processes have buffers of their own");
+      name + "ranks whose peak differs from the prediction" + of, bytes_, 0,
+      args_.comm == "sim" ? "" : "is for simulated ranks: processes have communication buffers of their own");
 }
 
 void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loader,
@@ -85,7 +86,7 @@ void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const 
   }
   runs.report("(c) ");
   if (!current().device.has_data()) return;
-  // Loaded and saved again by every layout: nothing changes.
+  // Every layout loads the file and saves it again: its bytes must not change.
   const std::string saved = read_text_file(file);
   int64_t other_files = 0;
   task.steps = 0;
@@ -94,9 +95,9 @@ void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const 
     run_ranks(args, [&](Comm& comm) { train(comm, task, set, alone); });
     other_files += read_text_file(file) != saved;
   }
-  report.check_equal("(c) files that differ after another layout has loaded and saved them, of " +
-                         std::to_string(all.size()),
-                     other_files, 0);
+  report.check_equal(
+      "(c) files that changed when a layout loaded and saved them, of " + std::to_string(all.size()),
+      other_files, 0);
 }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// The runs of this lesson, compared with one device that adds as the ranks do.
+// The runs of this lesson, compared with a single-device run that adds numbers in the order of the ranks.
 #pragma once
 #include "lessons/20_pipeline_parallel/alone.h"
 #include "src/train/report.h"
@@ -8,12 +8,12 @@ namespace gradus {
 struct PipelineSetting {
   Layout layout;
   Schedule schedule;
-  Keep keep = Keep::All;  // of each block, until its backward pass
+  Keep keep = Keep::All;  // which activations of a block are kept until its backward pass
   std::string load = {}, save = {};
 };
 struct PipelineRun {
-  std::vector<double> losses, seconds;  // of each step
-  int64_t unlike = 0;  // parameters, or parts of them, that differ from the reference in any bit
+  std::vector<double> losses, seconds;  // per step
+  int64_t unlike = 0;  // parameters, or shards of them, that differ bitwise from the reference
   Usage peak = {};
 };
 
@@ -23,9 +23,10 @@ class LayoutRuns {
       std::function<PipelineRun(Comm&, const ParallelTask&, const PipelineSetting&, const LayoutReference&)>;
   LayoutRuns(const RanksArgs& args, const ParallelTask& task, Train train, Report& report)
       : args_(args), task_(task), train_(std::move(train)), report_(report) {}
-  // A row of the report; the plan's bytes must be those of every rank.
+  // Trains on ranks and counts differences from `alone` and from the predicted peaks; `row` adds a row to the
+  // report.
   void with(const std::string& name, const PipelineSetting& set, const LayoutReference& alone, bool row);
-  void report(const std::string& name);
+  void report(const std::string& name);  // adds the checks of all runs
 
  private:
   RanksArgs args_;
@@ -35,9 +36,10 @@ class LayoutRuns {
   int64_t runs_ = 0, unlike_ = 0, losses_ = 0, bytes_ = 0;
 };
 
-// (b) Pipelines of 2 and 4 ranks. (c) Every layout of `ranks` ranks; all load the file that the last one
-// saved.
+// (b) Pipelines of 2 and 4 ranks.
 void pipeline_runs(const RanksArgs&, ParallelTask, const Loader&, const LayoutRuns::Train&, Report&);
+// (c) Every layout of `ranks` ranks. Then each layout loads the file that the last layout saved, and saves it
+// again.
 void layout_runs(RanksArgs, ParallelTask, const Loader&, const LayoutRuns::Train&, const std::string& file,
                  Report&);
 

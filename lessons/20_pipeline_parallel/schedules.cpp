@@ -13,14 +13,15 @@
 
 namespace gradus {
 
-// A forward pass of a whole stage takes a second, its backward pass two; of one of v chunks, the v-th part.
+// The forward pass of a whole stage takes one second, its backward pass two seconds. If a rank has v chunks,
+// the passes of each chunk take 1 / v of that.
 static std::vector<ChunkTimes> equal_chunks(const Schedule& s) {
   const double v = double(s.chunks) / double(s.ranks());
   return std::vector<ChunkTimes>(size_t(s.chunks), {1 / v, 2 / v});
 }
 
 void print_timeline(std::ostream& out, const Schedule& s, const Timeline& t) {
-  const double unit = double(s.ranks()) / double(s.chunks);  // the shortest pass
+  const double unit = double(s.ranks()) / double(s.chunks);  // the forward pass of a chunk
   const size_t width = text_of({Pass::Forward, s.micro_batches - 1, s.chunks - 1}, s.ranks() - 1).size();
   const auto column = [&](double at) { return size_t(std::llround(at / unit)) * width; };
   for (int64_t rank = 0; rank < s.ranks(); ++rank) {
@@ -47,7 +48,7 @@ static std::string draw_timelines(const std::string& title, const std::vector<Na
   Svg svg;
   svg.text(kLeft, 24, title, "start", " font-weight='600'");
   for (const auto& [name, s, t] : all) {
-    svg.text(kLeft, y, name + ": ranks wait for " + percent_text(t.bubble) + " of the time", "start");
+    svg.text(kLeft, y, name + ": bubble " + percent_text(t.bubble), "start");
     for (int64_t rank = 0; rank < s.ranks(); ++rank) {
       const double top = y + 8 + double(rank) * kLane;
       svg.text(kLeft - 8, top + 12, "rank " + std::to_string(rank), "end", " font-size='11'");
@@ -62,14 +63,17 @@ static std::string draw_timelines(const std::string& title, const std::vector<Na
     }
     y += 8 + double(s.ranks()) * kLane + 26;
   }
-  svg.text(kLeft, y, "blue: forward, green: backward, with the micro-batch's number; lighter: a later chunk",
-           "start", " font-size='11'");
+  svg.text(
+      kLeft, y,
+      "time: left to right; number: micro-batch; blue: forward pass; green: backward pass; lighter: second "
+      "chunk; gray: waiting",
+      "start", " font-size='11'");
   return svg.file(kLeft + kWidth + 20, y + 16);
 }
 
 namespace {
 
-// Passes that take their time, and nothing else.
+// Passes that compute nothing, but take time.
 struct TimedWork : PipelineWork {
   double& clock;
   ChunkTimes times;
@@ -82,7 +86,7 @@ struct TimedWork : PipelineWork {
   Tensor backward(int64_t, int64_t, Tensor) override { return after(times.backward); }
 };
 
-// The share of the time in which simulated ranks wait.
+// The bubble on simulated ranks.
 double measured_bubble(const Schedule& s) {
   std::vector<double> computed(size_t(s.ranks()), 0);
   ClusterArgs args{.ranks = s.ranks(), .device = "meta"};
@@ -106,36 +110,37 @@ int64_t predicted_in_flight(const std::string& name, int64_t p, int64_t m, int64
 double predicted_bubble(int64_t p, int64_t m, int64_t v) {
   // BEGIN SOLUTION 20.2
   return double(p - 1) / double(m * v + p - 1);
-  // STUB: todo("20.2", "the share of the time in which ranks wait", p, m, v);
+  // STUB: todo("20.2", "the fraction of all ranks' time in which they wait", p, m, v);
   // END SOLUTION 20.2
 }
 
 void schedules_by_hand(std::ostream& out) {
-  out << "Two ranks, three micro-batches: a forward pass (F) takes one unit of time, a backward pass (B) "
-         "two.\n";
+  out << "Two ranks, three micro-batches; two characters per unit of time.\n"
+         "F0: forward pass of micro-batch 0, one unit; B0==: its backward pass, two units; dots: the rank "
+         "waits.\n";
   for (const auto& [name, s] : {std::pair("GPipe", gpipe(2, 3)), {"1F1B", one_forward_one_backward(2, 3)}}) {
     const Timeline t = play(s, equal_chunks(s));
     out << "\n" << name << "\n";
     print_timeline(out, s, t);
-    out << "  " << number_text(t.seconds) << " units, of which each rank computes 9: the bubble is "
-        << percent_text(t.bubble) << ". In flight on rank 0: " << t.in_flight[0]
-        << ", on rank 1: " << t.in_flight[1] << "\n";
+    out << "  " << number_text(t.seconds) << " units; each rank computes for 9 of them, so the bubble is "
+        << percent_text(t.bubble) << ". Micro-batches in flight, at most: rank 0: " << t.in_flight[0]
+        << ", rank 1: " << t.in_flight[1] << "\n";
   }
 }
 
 void schedules_table(const std::string& picture, Report& report) {
-  std::cout
-      << "\n(a) Schedules: equal stages, links that cost nothing; a backward pass takes two forward passes\n";
-  Table table({"schedule", "ranks", "micro-batches", "bubble", "simulated", "in flight, rank 0 (chunks)",
-               "in flight, last rank (chunks)"});
+  std::cout << "\n(a) Schedules of equal stages; a backward pass takes twice as long as a forward pass, "
+               "messages take no time\n";
+  Table table({"schedule", "ranks", "chunks per rank", "micro-batches", "bubble", "bubble, simulated ranks",
+               "chunks in flight, rank 0", "chunks in flight, last rank"});
   int64_t bubbles = 0, in_flight = 0, simulated = 0, count = 0;
   std::vector<NamedTimeline> shown;
   for (const int64_t p : {2, 4, 8})
     for (const int64_t m : {4, 8, 16, 32})
       for (const auto& [name, v] : {std::pair<std::string, int64_t>("GPipe", 1),
                                     {"1F1B", 1},
-                                    {"interleaved 2", 2},
-                                    {"interleaved 4", 4}}) {
+                                    {"interleaved", 2},
+                                    {"interleaved", 4}}) {
         if (v > 1 && m % p != 0) continue;
         const Schedule s = name == "GPipe" ? gpipe(p, m) : interleaved(p, m, v);
         const Timeline t = play(s, equal_chunks(s));
@@ -146,10 +151,10 @@ void schedules_table(const std::string& picture, Report& report) {
         for (int64_t r = 0; r < p; ++r)
           in_flight += t.in_flight[size_t(r)] != predicted_in_flight(name, p, m, v, r);
         if (p == 4 && m <= 16)
-          table.row({name, std::to_string(p), std::to_string(m), percent_text(t.bubble),
+          table.row({name, std::to_string(p), std::to_string(v), std::to_string(m), percent_text(t.bubble),
                      percent_text(measured), std::to_string(t.in_flight[0]),
                      std::to_string(t.in_flight.back())});
-        if (p == 4 && m == 8 && v <= 2) shown.push_back({name, s, t});
+        if (p == 4 && m == 8 && v <= 2) shown.push_back({v > 1 ? name + ", 2 chunks per rank" : name, s, t});
       }
   std::cout << table << "\n1F1B, 4 ranks and 4 micro-batches:\n";
   const Schedule small = one_forward_one_backward(4, 4);
@@ -157,8 +162,8 @@ void schedules_table(const std::string& picture, Report& report) {
   write_file(picture, draw_timelines("4 ranks, 8 micro-batches", shown));
   const std::string of = ", of " + std::to_string(count) + " schedules";
   report.check_equal("(a) bubbles that differ from the formula" + of, bubbles, 0);
-  report.check_equal("(a) simulated bubbles that differ from the formula" + of, simulated, 0);
-  report.check_equal("(a) ranks whose passes in flight differ from the formula" + of, in_flight, 0);
+  report.check_equal("(a) bubbles on simulated ranks that differ from the formula" + of, simulated, 0);
+  report.check_equal("(a) ranks whose chunks in flight differ from the formula" + of, in_flight, 0);
 }
 
 int judge_schedule(const std::string& path) {
@@ -171,11 +176,12 @@ int judge_schedule(const std::string& path) {
   print_timeline(std::cout, s, t);
   const Timeline usual =
       play(one_forward_one_backward(s.ranks(), s.micro_batches), std::vector<ChunkTimes>(size_t(s.ranks())));
-  std::cout << "\nbubble " << percent_text(t.bubble) << ", 1F1B's is " << percent_text(usual.bubble) << "\n";
+  std::cout << "\nbubble: " << percent_text(t.bubble) << "; with 1F1B: " << percent_text(usual.bubble)
+            << "\n";
   const int64_t v = s.chunks / s.ranks();
   for (int64_t r = 0; r < s.ranks(); ++r)
-    std::cout << "rank " << r << ": at most " << t.in_flight[size_t(r)] << " chunks in flight, with 1F1B "
-              << v * usual.in_flight[size_t(r)] << "\n";
+    std::cout << "rank " << r << ": at most " << t.in_flight[size_t(r)]
+              << " chunks in flight; with 1F1B: " << v * usual.in_flight[size_t(r)] << "\n";
   std::cout << "PASS\n";
   return 0;
 }

@@ -1,4 +1,5 @@
-// Schedules as numbers and pictures: what they cost before anything runs, and on simulated ranks.
+// Schedules as numbers and pictures: their bubbles and passes in flight, computed before any rank runs, and
+// measured on simulated ranks.
 #pragma once
 #include <ostream>
 #include <string>
@@ -10,14 +11,15 @@ namespace gradus {
 
 // A row per rank, a column per unit of time: F2 is the forward pass of micro-batch 2, B2== its backward pass.
 void print_timeline(std::ostream& out, const Schedule& schedule, const Timeline& timeline);
-// Two ranks and three micro-batches, small enough for a pencil (--print=example).
+// GPipe and 1F1B on two ranks with three micro-batches, small enough to draw by hand (--print=example).
 void schedules_by_hand(std::ostream& out);
-// The share of all ranks' time in which they wait, with p ranks, m micro-batches and v chunks per rank:
-// Narayanan et al. 2021, sec. 2.2 (there as a share of the time without waiting).
+// The bubble, the fraction of all ranks' time in which they wait, with p ranks, m micro-batches and v chunks
+// per rank. Narayanan et al. 2021, sec. 2.2, divide the waiting time by the computing time instead.
 double predicted_bubble(int64_t p, int64_t m, int64_t v);
-// (a) in the report, checked, and a picture.
+// Prints table (a), adds its checks to the report, and draws the picture.
 void schedules_table(const std::string& picture, Report& report);
-// Reads a schedule and says what it costs; returns the exit code, 1 if it cannot run.
+// Reads a schedule and prints its bubble and its chunks in flight; returns the exit code, which is 1 if the
+// schedule cannot run.
 int judge_schedule(const std::string& path);
 
 }  // namespace gradus

@@ -162,7 +162,7 @@ Tensor Pipeline::backward(int64_t micro_batch, int64_t chunk, Tensor dy) {
 void Pipeline::sum_tied_gradients() {
   // BEGIN SOLUTION 20.4
   if (ends_ && (first() || last())) ends_->all_reduce(model_.parameters.find("wte.weight").leaf.grad)->wait();
-  // STUB: todo("20.4", "the first and the last rank have a gradient each of the same embedding");
+  // STUB: todo("20.4", "the first and the last rank each have a gradient of the same embedding: sum them");
   // END SOLUTION 20.4
 }
 

@@ -123,7 +123,7 @@ std::optional<Task> Schedule::input_of(const Task& task) const {
   const int64_t chunk = task.pass == Pass::Forward ? task.chunk - 1 : task.chunk + 1;
   if (chunk < 0 || chunk == chunks) return {};
   return Task{task.pass, task.micro_batch, chunk};
-  // STUB: todo("20.3", "the task that makes this one's input", task);
+  // STUB: todo("20.3", "the task whose output is the input of this task", task);
   // END SOLUTION 20.3
 }
 

@@ -1,4 +1,5 @@
-// The questions of 20.5: a schedule of the student's own; measured by playing it, and on simulated ranks.
+// The questions of 20.5, about a pipeline with numbers of the student's own. The answers are measured: the
+// schedule is played, and it runs on simulated ranks.
 #include <sstream>
 
 #include "src/parallel/comm/cluster.h"
@@ -37,25 +38,29 @@ static Quiz quiz(const std::string& student) {
   std::ostringstream setting;
   setting
       << "Your pipeline has " << p << " ranks and " << m
-      << " micro-batches; its stages take the same time, and "
-      << "messages none. A backward pass takes twice as long as a forward pass. The interleaved schedule has "
+      << " micro-batches. All stages take the same time, a backward pass takes twice as long as a forward "
+         "pass, and messages take no time. The interleaved schedule has "
       << v << " chunks per rank.";
   const std::string which = "on rank " + std::to_string(rank) + " (the first is rank 0), ";
-  return {setting.str(),
-          {{"20.5", "bubble", "1F1B: how many percent of the time do ranks wait?",
-            measured([=] { return 100 * played(1).bubble; }, 0.01)},
-           {"20.5", "bubble_interleaved", "and with the interleaved schedule?",
-            measured([=] { return 100 * played(v).bubble; }, 0.01)},
-           {"20.5", "gpipe", which + "GPipe: how many micro-batches are in flight at most?", measured([=] {
-              return double(play(gpipe(p, m), std::vector<ChunkTimes>(size_t(p))).in_flight[size_t(rank)]);
-            })},
-           {"20.5", "one_f_one_b", which + "1F1B?",
-            measured([=] { return double(played(1).in_flight[size_t(rank)]); })},
-           {"20.5", "interleaved",
-            which + "interleaved: how many forward passes whose backward pass is still to come?",
-            measured([=] { return double(played(v).in_flight[size_t(rank)]); })},
-           {"20.5", "messages", "interleaved: how many messages do all ranks send in one step?",
-            measured([=] { return messages_of_all(interleaved(p, m, v)); })}}};
+  return {
+      setting.str(),
+      {{"20.5", "bubble", "1F1B: what is the bubble, in percent of all ranks' time?",
+        measured([=] { return 100 * played(1).bubble; }, 0.01)},
+       {"20.5", "bubble_interleaved", "interleaved: what is the bubble, in percent?",
+        measured([=] { return 100 * played(v).bubble; }, 0.01)},
+       {"20.5", "gpipe", which + "GPipe: what is the largest number of micro-batches in flight?",
+        measured([=] {
+          return double(play(gpipe(p, m), std::vector<ChunkTimes>(size_t(p))).in_flight[size_t(rank)]);
+        })},
+       {"20.5", "one_f_one_b", which + "1F1B: what is the largest number of micro-batches in flight?",
+        measured([=] { return double(played(1).in_flight[size_t(rank)]); })},
+       {"20.5", "interleaved",
+        which +
+            "interleaved: what is the largest number of chunks in flight, that is, of forward passes whose "
+            "backward pass has not been computed yet?",
+        measured([=] { return double(played(v).in_flight[size_t(rank)]); })},
+       {"20.5", "messages", "interleaved: how many messages do all ranks together send per step?",
+        measured([=] { return messages_of_all(interleaved(p, m, v)); })}}};
 }
 
 }  // namespace gradus::predict

@@ -1,4 +1,4 @@
-// Each check that lesson 20 makes passes with right values, and fails with a planted wrong one.
+// Each check of lesson 20 passes with the right values, and fails if a test plants a wrong value.
 #include <cmath>
 
 #include "lessons/20_pipeline_parallel/runs.h"
@@ -20,7 +20,7 @@ ParallelTask small_task() {
   return task;
 }
 
-// Of two ranks that say they trained as one device did.
+// The failed checks of two ranks that return the results of the single-device run, changed by `plant`.
 Names failed(const std::function<void(int64_t rank, PipelineRun&)>& plant) {
   Context context;
   const ParallelTask task = small_task();
@@ -45,8 +45,8 @@ Names failed(const std::function<void(int64_t rank, PipelineRun&)>& plant) {
 
 TEST(L20_Checks, RunsOfEveryRank) {
   const Names tensors{"parameters that differ bitwise from the single-device run, of 1 runs"},
-      losses{"ranks whose losses differ from it, of 1 runs"},
-      bytes{"ranks whose peak is not the plan's, of 1 runs"};
+      losses{"ranks whose losses differ from the single-device run, of 1 runs"},
+      bytes{"ranks whose peak differs from the prediction, of 1 runs"};
   EXPECT_EQ(failed([](int64_t, PipelineRun&) {}), Names{});
   for (const int64_t wrong : {0, 1}) {
     const auto planted = [&](const std::function<void(PipelineRun&)>& plant) {
@@ -81,7 +81,7 @@ TEST_F(L20_Tables, AFileThatALayoutSavesDifferently) {
           path("weights"), report);
     });
   };
-  const std::string check = "(c) files that differ after another layout has loaded and saved them, of 4";
+  const std::string check = "(c) files that changed when a layout loaded and saved them, of 4";
   const auto fails = [&](const Names& names) { return std::count(names.begin(), names.end(), check); };
   EXPECT_EQ(fails(failed_with("saved")), 0);
   EXPECT_EQ(fails(failed_with("savee")), 1);
@@ -90,7 +90,7 @@ TEST_F(L20_Tables, AFileThatALayoutSavesDifferently) {
 TEST_F(L20_Tables, SchedulesHoldAsMeasured) {
   Context context("meta");
   EXPECT_EQ(failed_checks([&](Report& report) { schedules_table(path("plot.svg"), report); }), Names{});
-  EXPECT_NE(read("plot.svg").find("interleaved 2"), std::string::npos);
+  EXPECT_NE(read("plot.svg").find("interleaved, 2 chunks per rank"), std::string::npos);
 }
 
 }  // namespace

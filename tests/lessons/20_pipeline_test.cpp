@@ -1,4 +1,4 @@
-// Lesson 20: the exercises, and what the program's tables are made of.
+// Lesson 20: the exercises, and schedules in files.
 #include <algorithm>
 
 #include "lessons/20_pipeline_parallel/schedules.h"
@@ -26,11 +26,12 @@ TEST(L20_Exercises, ARankWarmsUpUntilItsFirstGradientIsThere) {
         const int64_t forward = first - list.begin(), expected = std::min(m, p - r);
         const std::string rank = "rank " + std::to_string(r) + " of " + std::to_string(p);
         EXPECT_GE(forward, expected) << rank
-                                     << " computes a backward pass before its gradient can have arrived: "
-                                     << "all ranks behind it need a micro-batch more";
+                                     << " computes a backward pass before its gradient can arrive, so it "
+                                        "waits, although it could compute "
+                                        "a forward pass";
         EXPECT_LE(forward, expected) << rank
                                      << " keeps more micro-batches than it needs until the first gradient "
-                                        "comes back (the first pair's included)";
+                                        "arrives (the forward pass of the first pair included)";
       }
     }
   EXPECT_EQ(text_of(one_forward_one_backward(3, 3)),
@@ -41,10 +42,10 @@ TEST(L20_Formulas, TheBubble) {
   RecordProperty("exercise", "20.2");
   EXPECT_DOUBLE_EQ(predicted_bubble(1, 7, 1), 0);
   EXPECT_DOUBLE_EQ(predicted_bubble(4, 4, 1), 3. / 7)
-      << "a share of all time, not of the time that ranks compute";
+      << "the bubble is a fraction of all time, not of the computing time";
   EXPECT_DOUBLE_EQ(predicted_bubble(4, 8, 1), 3. / 11);
   EXPECT_DOUBLE_EQ(predicted_bubble(4, 8, 2), 3. / 19)
-      << "v chunks per rank: each pass takes the v-th part of the time";
+      << "with v chunks per rank each pass takes 1 / v of the time";
   EXPECT_DOUBLE_EQ(predicted_bubble(8, 32, 4), 7. / 135);
 }
 
@@ -60,14 +61,15 @@ TEST(L20_Exercises, ATaskWaitsForTheChunkBeforeIt) {
     return t.problem.empty() ? all : std::vector<double>{};
   };
   using Begins = std::vector<double>;
-  EXPECT_EQ(begins("F0 B0"), (Begins{0, 1})) << "on one rank nothing is waited for";
+  EXPECT_EQ(begins("F0 B0"), (Begins{0, 1}))
+      << "with one rank and one chunk a task has no input from a different chunk";
   EXPECT_EQ(begins("F0 B0\nF0 B0"), (Begins{0, 5, 1.5, 2.5}))
-      << "forward the input comes from the chunk before, backward from the chunk behind";
+      << "in forward the input comes from the previous chunk, in backward from the next chunk";
   EXPECT_EQ(begins("F0 F1 B0 B1\nF0 B0 F1 B1"), (Begins{0, 1, 5, 8, 1.5, 2.5, 4.5, 5.5}));
   EXPECT_EQ(begins("F0 F0.2 B0.2 B0\nF0 F0.3 B0.3 B0"), (Begins{0, 3, 8, 13, 1.5, 4.5, 5.5, 10.5}))
-      << "with two chunks per rank the input of chunk 2 comes from the last rank, and in backward that of "
-         "chunk 1 from chunk 2";
-  EXPECT_EQ(begins("F0 B0 F1 B1\nF1 B1 F0 B0"), Begins{}) << "both wait for each other";
+      << "with two chunks per rank the input of chunk 2 comes from the last rank; in backward the input of "
+         "chunk 1 comes from chunk 2";
+  EXPECT_EQ(begins("F0 B0 F1 B1\nF1 B1 F0 B0"), Begins{}) << "the two ranks wait for each other";
 }
 
 TransformerConfig model(double dropout) {
@@ -83,7 +85,8 @@ std::vector<TextBatch> two_micro_batches(const TransformerConfig& c) {
   return all;
 }
 using Gradients = std::map<std::string, std::vector<double>>;
-// By name, of the ranks together; a tied embedding's on the first rank and, as "last", on the last one.
+// The gradients of all ranks, by name. A tied embedding has two entries: "wte.weight" of the first rank, and
+// "last" of the last rank.
 Gradients gradients_of(const TransformerConfig& c, const Schedule& s) {
   Gradients all;
   run_cluster({.ranks = s.ranks(), .seed = 7}, [&](Comm& comm) {
@@ -125,12 +128,14 @@ TEST(L20_Exercises, TheTiedEmbeddingHasOneGradient) {
   const TransformerConfig c = model(0);
   for (const int64_t p : {1, 2, 4}) {
     const Gradients ours = gradients_of(c, one_forward_one_backward(p, 2)), plain = plain_gradients(c);
-    expect_near(ours.at("wte.weight"), plain.at("wte.weight"),
-                "the first rank has the gradient of the embedding; that of the head is to be added");
+    expect_near(
+        ours.at("wte.weight"), plain.at("wte.weight"),
+        "the first rank has only the gradient of the embedding: the gradient of the head must be added");
     if (p > 1)
-      expect_near(ours.at("last"), plain.at("wte.weight"),
-                  "the last rank updates its copy of the weight, too, and needs the same gradient; did both "
-                  "wait for the sum?");
+      expect_near(
+          ours.at("last"), plain.at("wte.weight"),
+          "the last rank also updates its copy of the weight, so it needs the same gradient; did both "
+          "ranks wait for the sum?");
   }
 }
 

@@ -55,7 +55,7 @@ TEST(L17_Groups, HaveNoOrderAmongThem) {
 }
 
 TEST(L17_Groups, WhatCannotBeSplit) {
-  expect_ended(3, {"rank 1: split into 'pairs': colour -1", "from 0 on"},
+  expect_ended(3, {"rank 1: split into 'pairs': colour -1", "0 or more"},
                [](Comm& c) { c.split("pairs", c.rank() == 1 ? -1 : 0); });
   expect_ended(3, {"rank 0: split: a group needs a name"}, [](Comm& c) { c.split("", 0); });
   expect_ended(3, {"its collective number 1 is ", "split into 'pairs'", "barrier"}, [](Comm& c) {

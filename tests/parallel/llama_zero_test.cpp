@@ -143,7 +143,7 @@ TEST(L21_LlamaRanks, OptimizersOfMatricesRefuseAPartOfTheExperts) {
   run_cluster({.ranks = 2, .seed = 7}, [](Comm& comm) {
     ExpertsOfRanks m(comm, mixtral());
     const std::string text =
-        ": 'h.0.mlp.experts.c_fc.weight' is a shard of a parameter [4,48,16], and its update needs whole "
+        ": 'h.0.mlp.experts.c_fc.weight' is a shard of a parameter [4,48,16], but its update needs whole "
         "matrices";
     expect_refused("muon" + text, [&] { Muon(m.model.parameters); });
     expect_refused("adafactor" + text, [&] { Adafactor(m.model.parameters); });

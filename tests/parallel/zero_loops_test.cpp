@@ -47,8 +47,8 @@ TEST(L18_ZeroLoops, WhatWouldTrainOtherWeightsIsRefused) {
       refused("make it for this rank's shards", [&] { AdamW optimizer(model.parameters); });
       refused("Zero, which sums their gradients", [&] { sum_gradients(comm, model.parameters); });
       refused("Zero, which sums their gradients", [&] { GradientBuckets(comm, model.parameters, 1000); });
-      refused("take zero_grad()", [&] { model.parameters.drop_grad(); });
-      refused("take zero_grad()", [&] { zero.shards.drop_grad(); });
+      refused("use zero_grad()", [&] { model.parameters.drop_grad(); });
+      refused("use zero_grad()", [&] { zero.shards.drop_grad(); });
     });
 }
 

@@ -50,7 +50,8 @@ void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& ba
     for (const Meter::Totals& w : passes[p]) seconds[p] += w.seconds, flops[p] += double(w.flops);
   const double all = seconds[0] + seconds[1] + seconds[2];
 
-  std::cout << "\n(b) One step by class of operations (the softmax of attention counts as contraction)\n\n";
+  std::cout << "\n(b) One step, timed kernel by kernel; the softmax of attention counts as contraction, "
+               "the gradient of a bias as normalization\n\n";
   Table table({"pass", "class", "kernel calls", "GFLOP", "MB moved", "FLOP/byte", "time", "share of time"});
   for (int p = 0; p < 3; ++p)
     for (int c = 0; c < kOpClasses; ++c) {
@@ -114,8 +115,8 @@ static Usage peak_of(const Lesson& lesson, const Precision& precision, const cha
 }
 
 void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
-  std::cout
-      << "\n(c) Bytes per parameter by recipe and optimizer, measured in two steps of a small model\n\n";
+  std::cout << "\n(c) Bytes per parameter, measured in two steps of a small model; recipe: number formats "
+               "(zero: as in the ZeRO paper; half: all in fp16)\n\n";
   const int64_t N = small_model({}).parameter_count();
   std::vector<MeasuredAndFormula> rows;
   Table table({"recipe", "optimizer", "weight", "master", "gradient", "states", "measured sum", "formula"});
@@ -160,17 +161,16 @@ struct Published {  // what Megatron-LM saves for the operation that our tape ca
 };
 // The operations of a block that save a tensor, in the order of the tape.
 static constexpr Published kLayer[] = {
-    {"layernorm", "input", 2, 0, "plus mean and 1/deviation per token: 8 bytes, not in the formula"},
-    {"linear", "input of the layer h -> 3h (q, k, v)", 2, 0, ""},
-    {"attention_plain", "q, k, v; softmax; dropout mask and output", 6, 5,
-     "gradus recomputes mask (1 byte) and output (2 bytes)"},
+    {"layernorm", "input", 2, 0, "plus mean and 1/deviation per token, 8 bytes"},
+    {"linear", "input of layer h -> 3h (q, k, v)", 2, 0, ""},
+    {"attention_plain", "q, k, v; softmax; dropout", 6, 5, "mask and output of dropout are recomputed"},
     {"linear", "input of the output projection", 2, 0, ""},
-    {"dropout", "dropout mask", 1, 0, "gradus recomputes it"},
+    {"dropout", "dropout mask", 1, 0, "the mask is recomputed"},
     {"layernorm", "input", 2, 0, "plus mean and 1/deviation per token"},
-    {"linear", "input of the layer h -> 4h", 2, 0, ""},
+    {"linear", "input of layer h -> 4h", 2, 0, ""},
     {"gelu", "input", 8, 0, ""},
-    {"linear", "input of the layer 4h -> h", 8, 0, ""},
-    {"dropout", "dropout mask", 1, 0, "gradus recomputes it"},
+    {"linear", "input of layer 4h -> h", 8, 0, ""},
+    {"dropout", "dropout mask", 1, 0, "the mask is recomputed"},
 };
 
 // The bytes of the activations that this node saves and no earlier node has saved.
@@ -183,6 +183,11 @@ static int64_t newly_saved(const Node& node, std::set<const Storage*>& seen) {
   return bytes;
 }
 
+static std::string formula_text(int64_t sbh, int64_t ass_b) {
+  return (sbh > 1 ? std::to_string(sbh) : "") + "sbh" +
+         (ass_b > 0 ? " + " + std::to_string(ass_b) + "as²b" : "");
+}
+
 void saved_activations_table(const Lesson& lesson, Report& report) {
   const LessonContext context(lesson);
   Transformer model(small_model(precision_recipe("mixed"), 0.1));
@@ -191,13 +196,14 @@ void saved_activations_table(const Lesson& lesson, Report& report) {
   const Sizes z{c.context, 4, c.channels, c.heads};
   Tape tape;
   dummy_batch(c, z.b, z.s).loss(model);
-  std::cout << "\n(d) Bytes saved for backward in one transformer block, 16 bits, b = " << z.b
-            << ", s = " << z.s << ", h = " << z.h << ", a = " << z.a << "; Megatron-LM: sbh (34 + 5as/h)\n\n";
+  std::cout << "\n(d) Bytes saved for backward in one block, 16 bits: b = " << z.b
+            << " sequences, s = " << z.s << " tokens, h = " << z.h << " channels, a = " << z.a
+            << " heads; difference: gradus - Megatron-LM\n\n";
 
-  Table table({"operation", "saved tensors", "Megatron-LM", "gradus", "difference", "reason"});
+  Table table({"operation", "saved tensors", "formula", "Megatron-LM", "gradus", "difference", "reason"});
   std::set<const Storage*> seen;
   const int64_t sbh = z.s * z.b * z.h, ass_b = z.a * z.s * z.s * z.b;
-  int64_t published = 0, ours = 0;
+  int64_t published = 0, ours = 0, sbh_sum = 0, ass_b_sum = 0;
   auto node = tape.nodes().begin();
   while (std::string_view(node->op) != "layernorm") ++node;  // skip the embedding
   for (const Published& p : kLayer) {
@@ -205,10 +211,12 @@ void saved_activations_table(const Lesson& lesson, Report& report) {
     check(std::string_view(node->op) == p.op, "lesson 04: the tape has ", node->op, " where the table has ",
           p.op);
     const int64_t megatron = p.sbh * sbh + p.ass_b * ass_b, bytes = newly_saved(*node++, seen);
-    table.row({p.op, p.what, count_text(megatron), count_text(bytes), count_text(bytes - megatron), p.why});
-    published += megatron, ours += bytes;
+    table.row({p.op, p.what, formula_text(p.sbh, p.ass_b), count_text(megatron), count_text(bytes),
+               count_text(bytes - megatron), p.why});
+    published += megatron, ours += bytes, sbh_sum += p.sbh, ass_b_sum += p.ass_b;
   }
-  table.row({"sum", "", count_text(published), count_text(ours), count_text(ours - published), ""});
+  table.row({"sum", "", formula_text(sbh_sum, ass_b_sum), count_text(published), count_text(ours),
+             count_text(ours - published), ""});
   std::cout << table;
   check_saved(published, ours, c, z.b, report);
 }

@@ -37,26 +37,27 @@ static BatchTrial try_batch(Transformer& model, AdamW& optimizer, int64_t batch,
 static void draw_trials(const Lesson& lesson, const std::vector<BatchTrial>& trials, int64_t budget) {
   LinePlot memory{
       "Peak memory by batch size", "batch size", "memory, MiB", {}, {{"budget", double(budget) / 0x1p20}}};
-  LinePlot speed{"Throughput by batch size", "batch size", "throughput, samples/s", {}, {}};
+  BarChart speed{"Throughput by batch size", {}};
   constexpr auto kMarked = Series::Marks::LineAndDots;
-  Series allocated{"allocated at the peak", {}, {}, kMarked}, reserved{"reserved", {}, {}, kMarked},
-      samples{"throughput", {}, {}, kMarked};
+  Series allocated{"allocated at the peak", {}, {}, kMarked}, reserved{"reserved", {}, {}, kMarked};
   for (const BatchTrial& t : trials) {
     if (!t.failure.empty()) break;
-    for (Series* s : {&allocated, &reserved, &samples}) s->x.push_back(double(t.batch));
+    for (Series* s : {&allocated, &reserved}) s->x.push_back(double(t.batch));
     allocated.y.push_back(double(t.allocated) / 0x1p20);
     reserved.y.push_back(double(t.reserved) / 0x1p20);
-    samples.y.push_back(double(t.batch) / t.seconds);
+    const double samples = double(t.batch) / t.seconds;
+    speed.bars.push_back(
+        {"batch size " + std::to_string(t.batch), samples, number_text(samples) + " samples/s"});
   }
   memory.series = {allocated, reserved};
-  speed.series = {samples};
   write_file(lesson.plot("04_batch_memory.svg"), draw(memory));
   if (current().device.has_data()) write_file(lesson.plot("04_batch_speed.svg"), draw(speed));
 }
 
 void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int64_t steps, int64_t budget,
                       Report& report) {
-  std::cout << "\n(e) Batch sizes, doubled until the budget of " << bytes_text(budget) << " is exceeded\n\n";
+  std::cout << "\n(e) Batch sizes, doubled until the budget of " << bytes_text(budget)
+            << " is exceeded; ms/step: median of " << steps << " steps\n\n";
   LessonContext context(lesson, lesson.device, budget);
   Transformer model(config);
   model.initialize(lesson.seed);

@@ -117,8 +117,8 @@ void compare_with_prediction(const TrainingRun& run, const ReportRow& row, const
 }
 
 void calculator_table() {
-  std::cout << "\n(g) Memory calculator: largest batch on GPUs of 16, 24 and 80 GiB, less 1 GiB for the "
-               "context\n\n";
+  std::cout << "\n(g) Largest batch that fits on GPUs of 16, 24 and 80 GiB, less 1 GiB for the CUDA context "
+               "(0: none); gpt-36x4096x32: layers x channels x heads\n\n";
   constexpr struct {
     const char *model, *recipe;
     int64_t seq;

@@ -27,17 +27,17 @@ static Generation generate(const Lesson& lesson, const TransformerConfig& config
 
 void generation_table(const Lesson& lesson, const TransformerConfig& config, Report& report) {
   const int64_t tokens = config.context, token_bytes = kv_bytes_per_token(config);
-  std::cout << "\n(f) Text generation, " << tokens << " tokens; KV cache: 2 L C values per token and beam, "
-            << count_text(token_bytes) << " bytes\n\n";
-  Table table({"beams", "cache of all beams", "caches at the peak, bytes", "number of caches", "allocated",
+  std::cout << "\n(f) Text generation, " << tokens << " tokens; KV cache: " << count_text(token_bytes)
+            << " bytes per token and beam; beam search copies the cache of all beams after each token\n\n";
+  Table table({"decoding", "cache of all beams", "caches at the peak, bytes", "number of caches", "allocated",
                "time per token"});
   std::vector<Generation> all;
   for (const int64_t beams : {0, 1, 2, 4, 8}) {
     const Generation g = all.emplace_back(generate(lesson, config, tokens, beams));
     const int64_t cache = std::max<int64_t>(beams, 1) * tokens * token_bytes;  // of all beams together
-    table.row({beams == 0 ? "sampling" : std::to_string(beams), bytes_text(cache), count_text(g.kept_at_peak),
-               number_text(double(g.kept_at_peak) / double(cache)), bytes_text(g.peak),
-               current().device.has_data() ? seconds_text(g.seconds) : ""});
+    table.row({beams == 0 ? "sampling" : "beam search, beams: " + std::to_string(beams), bytes_text(cache),
+               count_text(g.kept_at_peak), number_text(double(g.kept_at_peak) / double(cache)),
+               bytes_text(g.peak), current().device.has_data() ? seconds_text(g.seconds) : ""});
   }
   std::cout << table;
   check_caches(all, tokens * token_bytes, report);

@@ -38,7 +38,7 @@ static Settings for_emulation() {
 // device, the first kernel, the model, the first step, more steps.
 static void walk_through(const Lesson& lesson, const Settings& set, Report& report) {
   Device& device = current().device;
-  Table stages({"(a) memory after", "allocated", "reserved", "occupied"});
+  Table stages({"(a) memory after", "allocated", "reserved", "occupied by the process"});
   const auto stage = [&](const char* name) {
     stages.row({name, bytes_text(device.meter().now().allocated()), bytes_text(device.meter().reserved()),
                 bytes_text(memory_occupied(device))});
@@ -69,7 +69,10 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
   }
   stage("last step");
   std::cout << stages;
-  if (device.has_data()) print_summary(std::cout, device, recorder.total_seconds(), lesson.steps * set.batch);
+  if (device.has_data()) {
+    std::cout << "all steps, the first included: ";
+    print_summary(std::cout, device, recorder.total_seconds(), lesson.steps * set.batch);
+  }
 
   ReportRow& row = report.row("training step");
   recorder.fill(row, set.batch * set.model.context);
@@ -95,7 +98,9 @@ static void print_caches_of_models() {
 // (h) Published runs, compared with the same programs repeated on meta and with gradus.
 static void print_published(Report& report) {
   const PublishedRuns runs = published_runs();
-  std::cout << "\n(h) Published runs\n\n" << runs;
+  std::cout << "\n(h) Published memory, compared with two runs on meta: reproduced (the published program, "
+               "allocation by allocation) and gradus (the same model)\n\n"
+            << runs;
   check_verdicts(runs, report);
 }
 

@@ -9,9 +9,10 @@ static void compare_bert(PublishedRuns& all) {
   const MetaRun reproduced = run_reproduced(vanilla), ours = run_ours(vanilla);
   const MetaRun reproduced_4 = run_reproduced(accumulated), ours_4 = run_ours(accumulated);
   all.figures = {nvml_figure("NVML, loaded", kLoaded, reproduced.loaded_reserved, ours.loaded_reserved,
-                             "different segments for q, k, v"),
-                 peak_figure("NVML, batch 4", kVanilla, reproduced, ours, "the next table"),
-                 peak_figure("NVML, 4 times batch 1", kAccumulated, reproduced_4, ours_4, "as for batch 4")};
+                             "gradus: q, k, v in one tensor"),
+                 peak_figure("NVML, batch 4", kVanilla, reproduced, ours, "explained in the next table"),
+                 peak_figure("NVML, 4 micro-batches of 1", kAccumulated, reproduced_4, ours_4,
+                             "same reasons as for batch 4")};
   all.gap = gap_of("BERT-large, batch 4", kVanilla, reproduced, ours);
   all.verdicts.push_back({"BERT-large, batch 4", true, reproduced.fits(), ours.fits(), 0,
                           reproduced.failed_request, kBudget - reproduced.peak_reserved});

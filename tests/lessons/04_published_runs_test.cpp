@@ -30,7 +30,7 @@ TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
     double published;
   } sources[] = {{"BERT-large", "NVML, loaded", 2631},
                  {"BERT-large", "NVML, batch 4", 14949},
-                 {"BERT-large", "NVML, 4 times batch 1", 8681},
+                 {"BERT-large", "NVML, 4 micro-batches of 1", 8681},
                  {"polyglot-ko-1.3b", "estimate-memory, model", 2.37},
                  {"polyglot-ko-1.3b", "estimate-memory, training", 9.49},
                  {"polyglot-ko-1.3b", "allocated after loading", 2.615},

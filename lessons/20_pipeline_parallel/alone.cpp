@@ -10,8 +10,7 @@ namespace gradus {
 
 namespace {
 
-// A model in one part. With a pipeline it has two parts: the embedding with all blocks, and the head, which
-// has its own copy of a tied weight.
+// A model. With a pipeline the head is a second part, which has its own copy of a tied weight.
 struct Replica {
   Transformer body;
   std::optional<Transformer> head;
@@ -42,8 +41,7 @@ void for_both(Replica& x, Replica& y, F f) {
     for (Parameter& p : x.parts()[i]->parameters) f(p, y.parts()[i]->parameters.find(p.name));
 }
 
-// Forward and backward pass of a micro-batch, on one replica or on the replicas of all context ranks; each
-// context rank has its own tokens.
+// Forward and backward pass of a micro-batch, on one replica or on the replicas of all context ranks.
 void add_gradients(const std::vector<Replica*>& replicas, const TextBatch& batch, const Tensor& count,
                    std::vector<double>& losses) {
   current().first_sample = batch.first_sample;

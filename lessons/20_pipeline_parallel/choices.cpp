@@ -8,8 +8,7 @@
 
 namespace gradus {
 
-// Measures one stage per block. The first stage costs more than the second, because it has the embedding; the
-// last one costs more, because it has the head.
+// Measures one stage per block: the first stage also has the embedding, the last stage the head.
 static std::vector<int64_t> cut_by_cost(PlanSetting set) {
   const int64_t L = set.model.layers, p = set.layout.pipeline;
   if (L < 3) return even_cuts(L, p);

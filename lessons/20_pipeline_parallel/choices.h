@@ -1,5 +1,4 @@
-// What a plan predicts: whether published models fit, where to cut the blocks, and which layout is the
-// fastest.
+// What a plan predicts: do published models fit, where are blocks cut, which layout is the fastest?
 #pragma once
 #include "lessons/18_zero/what_if.h"
 #include "src/parallel/plan.h"
@@ -11,8 +10,7 @@ namespace gradus {
 void published_table(Report& report);
 // Prints table (e) and adds its check: GPT-2 in 4 stages, with equal numbers of blocks and cut by cost.
 void cuts_table(Report& report);
-// All layouts of `ranks` ranks with one or two context ranks. The tensor ranks must divide the heads, the
-// data ranks must divide the batch, and each stage has at least one block.
+// All layouts of `ranks` ranks that divide the heads and the batch, with one or two context ranks.
 std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& config, int64_t batch);
 // Predicts, without a cluster, the layouts of a model on `ranks` devices: first those that fit into memory,
 // the fastest first. A step has `batch` sequences, one per micro-batch.

@@ -64,8 +64,7 @@ double share_reached() {
 void published_table(Report& report) {
   const double share = share_reached();
   std::cout << "\n(d) Published models on A100 80 GB; one layer of the 22B model reached "
-            << percent_text(share)
-            << " of its roofline; layout: p pipeline, d data, t tensor, c context ranks\n";
+            << percent_text(share) << " of its roofline; layout: pipeline, data, tensor, context ranks\n";
   Table table({"model", "layout", "chunks per rank", "micro-batches", "largest peak", "lower bound, s",
                "predicted, s", "published, s", "predicted / published"});
   double least_ratio = INFINITY, most_ratio = 0;

@@ -23,8 +23,7 @@ class LayoutRuns {
       std::function<PipelineRun(Comm&, const ParallelTask&, const PipelineSetting&, const LayoutReference&)>;
   LayoutRuns(const RanksArgs& args, const ParallelTask& task, Train train, Report& report)
       : args_(args), task_(task), train_(std::move(train)), report_(report) {}
-  // Trains on ranks and counts differences from `alone` and from the predicted peaks; `row` adds a row to the
-  // report.
+  // Trains on ranks; compares with `alone` and with the predicted peaks. `row`: adds a row to the report.
   void with(const std::string& name, const PipelineSetting& set, const LayoutReference& alone, bool row);
   void report(const std::string& name);  // adds the checks of all runs
 
@@ -36,10 +35,9 @@ class LayoutRuns {
   int64_t runs_ = 0, unlike_ = 0, losses_ = 0, bytes_ = 0;
 };
 
-// (b) Pipelines of 2 and 4 ranks.
+// (b) Pipelines of 2 and 4 ranks. (c) Every layout of `ranks` ranks; then each layout loads the file of the
+// last layout and saves it again.
 void pipeline_runs(const RanksArgs&, ParallelTask, const Loader&, const LayoutRuns::Train&, Report&);
-// (c) Every layout of `ranks` ranks. Then each layout loads the file that the last layout saved, and saves it
-// again.
 void layout_runs(RanksArgs, ParallelTask, const Loader&, const LayoutRuns::Train&, const std::string& file,
                  Report&);
 

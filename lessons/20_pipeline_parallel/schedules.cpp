@@ -13,8 +13,7 @@
 
 namespace gradus {
 
-// The forward pass of a whole stage takes one second, its backward pass two seconds. If a rank has v chunks,
-// the passes of each chunk take 1 / v of that.
+// The passes of a stage take one and two seconds; the passes of each of its v chunks take 1 / v of that.
 static std::vector<ChunkTimes> equal_chunks(const Schedule& s) {
   const double v = double(s.chunks) / double(s.ranks());
   return std::vector<ChunkTimes>(size_t(s.chunks), {1 / v, 2 / v});
@@ -63,11 +62,9 @@ static std::string draw_timelines(const std::string& title, const std::vector<Na
     }
     y += 8 + double(s.ranks()) * kLane + 26;
   }
-  svg.text(
-      kLeft, y,
-      "time: left to right; number: micro-batch; blue: forward pass; green: backward pass; lighter: second "
-      "chunk; gray: waiting",
-      "start", " font-size='11'");
+  svg.text(kLeft, y,
+           "blue: forward, green: backward, lighter: second chunk, gray: waiting; time from left to right",
+           "start", " font-size='11'");
   return svg.file(kLeft + kWidth + 20, y + 16);
 }
 
@@ -116,8 +113,7 @@ double predicted_bubble(int64_t p, int64_t m, int64_t v) {
 
 void schedules_by_hand(std::ostream& out) {
   out << "Two ranks, three micro-batches; two characters per unit of time.\n"
-         "F0: forward pass of micro-batch 0, one unit; B0==: its backward pass, two units; dots: the rank "
-         "waits.\n";
+         "F0: forward pass of micro-batch 0, one unit; B0==: its backward pass, two units; dots: waiting.\n";
   for (const auto& [name, s] : {std::pair("GPipe", gpipe(2, 3)), {"1F1B", one_forward_one_backward(2, 3)}}) {
     const Timeline t = play(s, equal_chunks(s));
     out << "\n" << name << "\n";
@@ -159,7 +155,7 @@ void schedules_table(const std::string& picture, Report& report) {
   std::cout << table << "\n1F1B, 4 ranks and 4 micro-batches:\n";
   const Schedule small = one_forward_one_backward(4, 4);
   print_timeline(std::cout, small, play(small, equal_chunks(small)));
-  write_file(picture, draw_timelines("4 ranks, 8 micro-batches", shown));
+  write_file(picture, draw_timelines("4 ranks, 8 micro-batches (the numbers)", shown));
   const std::string of = ", of " + std::to_string(count) + " schedules";
   report.check_equal("(a) bubbles that differ from the formula" + of, bubbles, 0);
   report.check_equal("(a) bubbles on simulated ranks that differ from the formula" + of, simulated, 0);
@@ -176,12 +172,11 @@ int judge_schedule(const std::string& path) {
   print_timeline(std::cout, s, t);
   const Timeline usual =
       play(one_forward_one_backward(s.ranks(), s.micro_batches), std::vector<ChunkTimes>(size_t(s.ranks())));
-  std::cout << "\nbubble: " << percent_text(t.bubble) << "; with 1F1B: " << percent_text(usual.bubble)
-            << "\n";
+  std::cout << "\nbubble: " << percent_text(t.bubble) << "; 1F1B: " << percent_text(usual.bubble) << "\n";
   const int64_t v = s.chunks / s.ranks();
   for (int64_t r = 0; r < s.ranks(); ++r)
     std::cout << "rank " << r << ": at most " << t.in_flight[size_t(r)]
-              << " chunks in flight; with 1F1B: " << v * usual.in_flight[size_t(r)] << "\n";
+              << " chunks in flight; 1F1B: " << v * usual.in_flight[size_t(r)] << "\n";
   std::cout << "PASS\n";
   return 0;
 }

@@ -1,5 +1,4 @@
-// Schedules as numbers and pictures: their bubbles and passes in flight, computed before any rank runs, and
-// measured on simulated ranks.
+// Schedules as numbers and pictures, computed before any rank runs and measured on simulated ranks.
 #pragma once
 #include <ostream>
 #include <string>
@@ -18,8 +17,7 @@ void schedules_by_hand(std::ostream& out);
 double predicted_bubble(int64_t p, int64_t m, int64_t v);
 // Prints table (a), adds its checks to the report, and draws the picture.
 void schedules_table(const std::string& picture, Report& report);
-// Reads a schedule and prints its bubble and its chunks in flight; returns the exit code, which is 1 if the
-// schedule cannot run.
+// Plays the schedule in a file, prints its bubble and chunks in flight; exit code 1 if it cannot run.
 int judge_schedule(const std::string& path);
 
 }  // namespace gradus

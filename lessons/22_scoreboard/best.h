@@ -1,5 +1,5 @@
-// The best combination of methods for a budget of memory: the fastest, by what each needs on meta and what
-// its kernels take on a machine at least.
+// The best combination of methods for a memory budget: of those that fit, the one with the lowest bound on
+// its step time. A run of two steps on meta gives the memory of a combination and, for a machine, the bound.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,35 +12,35 @@
 namespace gradus {
 
 struct Combination {
-  std::string flags;  // but for the number of micro-batches
+  std::string flags;  // without --micro-batches
   int64_t micro_batches = 1;
   std::string text() const { return flags + "--micro-batches=" + std::to_string(micro_batches); }
 };
 struct Needs {
-  int64_t allocated, reserved;  // bytes at the peak, if there is no budget
-  double seconds;               // of a step, at least
+  int64_t allocated, reserved;  // bytes at the peak, without a budget
+  double seconds;               // lower bound of the step time
 };
 
-// All that it measures it remembers, for other budgets.
+// Evaluates each combination at most once, whatever the budgets are.
 class BestCombination {
  public:
-  // Choices: precision, if `mixed`, because a CPU computes in bf16 slower than its bound says; AdamW in 32 or
-  // 8 bits; attention; rows of the head; what the tape keeps; the numbers of micro-batches that divide the
-  // batch.
+  // Combinations of: AdamW in 32 or 8 bits; attention; chunks of the head; checkpointing policy; the numbers
+  // of micro-batches that divide the batch; and, if `mixed`, precision. (On a CPU `mixed` is false, because
+  // bf16 is much slower there than its bound.)
   BestCombination(const Scoreboard& board, Machine machine, bool mixed = true);
 
-  // The fastest that fits into `budget` bytes; none: nothing fits. Branch and bound: more micro-batches
-  // need no more memory, and take no less time, than fewer; so combinations are tried in the order of their
-  // times with one micro-batch, until no further one can be faster than what was found.
+  // The fastest combination that fits into `budget` bytes; none if nothing fits. Branch and bound: more
+  // micro-batches never need more memory and never make a step faster. So combinations are tried in the order
+  // of their times with one micro-batch, until no later one can be faster than the best one found so far.
   std::optional<Combination> within(int64_t budget);
-  // The same by measuring all combinations.
+  // The same result by evaluating all combinations.
   std::optional<Combination> by_brute_force(int64_t budget);
 
   const Needs& needs(const Combination& c);
-  // With less than `allocated` it does not fit. With less than `reserved` it may: then it is tried, because
-  // the allocator gives back what it only keeps.
+  // A budget below `allocated` is too small, and one of at least `reserved` is enough. Between the two a run
+  // on meta decides, because the allocator can release cached memory.
   bool fits(const Combination& c, int64_t budget);
-  int64_t least_bytes();  // that any combination reserves
+  int64_t least_bytes();  // the fewest bytes that a combination reserves
   int64_t measured() const { return int64_t(known_.size()); }
   int64_t combinations() const { return int64_t(flags_.size() * micro_batches_.size()); }
 
@@ -52,10 +52,10 @@ class BestCombination {
   std::map<std::string, Needs> known_;
 };
 
-// 20 budgets between the least that a combination needs and what the fastest needs: what the search finds,
-// beside the best of all.
+// For 20 budgets, from the smallest that fits a combination to the one of the fastest combination: the
+// combination that the search finds, compared with the best one of all.
 void budgets_table(const Scoreboard& board, const Machine& machine, Report& report);
-// The best combination within `budget` on the current device, and `steps` steps of it.
+// Finds the best combination within `budget` for the current device, and trains it for `steps` steps.
 void run_best(const Scoreboard& board, int64_t budget, int64_t steps, Report& report);
 
 }  // namespace gradus

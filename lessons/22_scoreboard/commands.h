@@ -1,4 +1,4 @@
-// gradus train, eval, sample and plan.
+// The commands gradus train, eval, sample and plan.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,12 +13,12 @@ struct Command {
   int (*run)(Args& args);  // returns the exit code
 };
 const std::vector<Command>& commands();
-// The one that the first word without dashes calls; nullptr: there is no such word.
+// The command that the first word without dashes names; nullptr: there is no such word, so the lesson runs.
 const Command* command_in(int argc, char** argv);
-// `words` without the command.
+// words: the arguments of the program. They may include the name of the command.
 int run_command(const Command& command, std::vector<std::string> words);
 
-// The flags that all commands have.
+// The flags of all commands.
 struct RunFlags {
   explicit RunFlags(Args& args);
   std::string device;

@@ -24,7 +24,7 @@ static ExpectedLoss expected_in(const std::string& line) {
       if (name == field) *x = value.get<double>();
     ++fields;
   });
-  check(fields == 4, "it needs step, mean, least and most, and nothing else");
+  check(fields == 4, "a line needs the fields step, mean, least and most, and no others");
   return e;
 }
 
@@ -38,20 +38,21 @@ std::vector<ExpectedLoss> read_expected(const std::string& path) {
       fail(path, ", line ", all.size() + 1, ": ", e.what());
     }
     check(all.back().step > (all.size() < 2 ? 0 : all[all.size() - 2].step), path, ", line ", all.size(),
-          ": its step does not follow the one before");
+          ": its step is not larger than that of the line before");
   }
-  check(!all.empty(), path, ": it is empty; make curves writes such files");
+  check(!all.empty(), path, ": the file is empty; make curves writes such files");
   return all;
 }
 
-// The mean of the losses of steps from + 1 to `to`; NaN: not all of them are there.
+// The mean of the losses of steps from + 1 to `to`; NaN if a loss is missing. losses[0] is that of step first
+// + 1.
 static double mean_of(const std::vector<double>& losses, int64_t first, int64_t from, int64_t to) {
   if (from < first || to > first + int64_t(losses.size())) return NAN;
   return std::accumulate(losses.begin() + (from - first), losses.begin() + (to - first), 0.0) /
          double(to - from);
 }
 
-template <class F>  // f(expected, own mean), where there is one
+template <class F>  // f(expected, own mean), for each interval that the losses cover
 static void each_mean(const std::vector<double>& losses, int64_t first,
                       const std::vector<ExpectedLoss>& expected, F f) {
   int64_t from = 0;
@@ -74,8 +75,9 @@ CurveVerdict compare_curve(const std::vector<double>& losses, int64_t first,
 
 void draw_curve(const std::vector<double>& losses, int64_t first, const std::vector<ExpectedLoss>& expected,
                 const std::string& path) {
-  LinePlot plot{"Loss, and what is expected", "step", "nats per byte", {}, {}};
-  Series least{"expected: least", {}, {}}, most{"expected: most", {}, {}}, own{"this run", {}, {}};
+  LinePlot plot{"Mean loss of the run, compared with three seeds", "step", "loss, nats per byte", {}, {}};
+  Series least{"smallest of the seeds", {}, {}}, most{"largest of the seeds", {}, {}},
+      own{"this run", {}, {}};
   for (const ExpectedLoss& e : expected) {
     least.x.push_back(double(e.step)), least.y.push_back(e.least);
     most.x.push_back(double(e.step)), most.y.push_back(e.most);

@@ -1,25 +1,28 @@
-// Loss curves that are normal for some runs of the course: what `make curves` has measured with three seeds.
+// Expected loss curves of some runs of the course, which `make curves` has measured with three seeds.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace gradus {
 
-struct ExpectedLoss {  // mean loss of the steps since the previous one's: of all seeds, the least, the most
+// The mean loss over an interval of steps, which begins after the previous entry's step and ends with `step`:
+// the mean over the seeds, and the smallest and the largest value of a seed.
+struct ExpectedLoss {
   int64_t step;
   double mean, least, most;
 };
-// A line of JSON each, in the order of the steps. Errors name the file.
+// Each line of the file is one entry in JSON, in the order of the steps. Errors name the file.
 std::vector<ExpectedLoss> read_expected(const std::string& path);
 
-// Of the losses of steps first + 1, first + 2, ... : how many of the expected means were reached, and how
-// many of these are outside of what is expected, by more than the seeds differ among each other, or 2 %.
+// compared: the intervals that the losses cover completely; losses[0] is that of step first + 1. outside:
+// those of them whose mean is outside [least - margin, most + margin]; the margin is most - least, but at
+// least 2 % of the mean.
 struct CurveVerdict {
   int64_t compared = 0, outside = 0;
 };
 CurveVerdict compare_curve(const std::vector<double>& losses, int64_t first,
                            const std::vector<ExpectedLoss>& expected);
-// Both as a picture.
+// Draws the mean losses of the run, and the expected range.
 void draw_curve(const std::vector<double>& losses, int64_t first, const std::vector<ExpectedLoss>& expected,
                 const std::string& path);
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# make curves: writes curves/NAME.jsonl, the expected loss of some runs of the trainer: of every 1/30 of the run
-# the mean loss over seeds 1, 2 and 3, and of these seeds the least and the most.
+# make curves: writes curves/NAME.jsonl, the expected losses of some runs of the trainer. A run has 30 intervals. Each
+# interval has a line with the mean loss over seeds 1, 2 and 3, and the smallest and the largest loss of a seed.
 #   sh curves.sh GRADUS
 set -eu
 gradus=$1

@@ -1,8 +1,8 @@
-// Lesson 22, the scoreboard: every method of the course, alone and combined, on one model. And the trainer
-// that has all of them as flags: its loop is in trainer.cpp.
+// Lesson 22, the scoreboard: measures every method of the course, alone and combined, on one model. This
+// program is also the trainer, which has all methods as flags; its loop is in trainer.cpp.
 //
 //   make lesson-22                           expected last line: PASS
-//   make lesson-22 ARGS="--memory=40MiB"     the fastest combination that fits, and a run of it
+//   make lesson-22 ARGS="--memory=40MiB"     finds the fastest combination that fits, and runs it
 //   make gradus && build/gradus train --help
 #include <iostream>
 
@@ -27,8 +27,9 @@ static void plain_run(const Scoreboard& board, Report& report) {
 static int lesson_22(int argc, char** argv) {
   Lesson lesson(
       argc, argv, "22_scoreboard",
-      "the methods of the course, alone and combined; or, as the first word, train, eval, sample, plan", 12);
-  const std::string model = lesson.args.text("model", "gpt-4x128x4", "gpt-LAYERSxCHANNELSxHEADS, gpt2, ...");
+      "measures the methods of the course; with train, eval, sample or plan as first word: the trainer", 12);
+  const std::string model =
+      lesson.args.text("model", "gpt-4x128x4", "model of all runs: gpt-LAYERSxCHANNELSxHEADS, gpt2, ...");
   const int64_t batch = lesson.args.integer("batch", 16, "sequences per step of the plain run", 1, 1 << 20);
   const std::string picture = lesson.plot("22_methods.svg");
   lesson.done({}, {picture});
@@ -41,7 +42,7 @@ static int lesson_22(int argc, char** argv) {
   const Scoreboard board(flags, lesson.steps, lesson.trace.get());
   Report report = lesson.report();
   report.config(config_of(board.settings("")), board.settings("").batch);
-  report.config("steps per method", lesson.steps);
+  report.config("timed steps per method", lesson.steps);
   if (lesson.memory > 0) {
     run_best(board, lesson.memory, lesson.steps, report);
     return lesson.finish(report);
@@ -52,8 +53,15 @@ static int lesson_22(int argc, char** argv) {
   std::vector<Method> methods = published_methods(sequences);
   const std::vector<Method> more = course_methods(sequences);
   std::vector<Measured> measured = run_methods(
-      "(a) The ten methods of the published table, two of them with two sizes", methods, board, report);
-  for (const Measured& m : run_methods("(b) What the course adds, and combinations", more, board, report))
+      "(a) Ten methods of a published table, relative to the plain run: fp32, AdamW, all activations saved. "
+      "Ranks are "
+      "simulated\npeak: without the workspace. published gain: improved by the method, according to the "
+      "table",
+      methods, board, report);
+  for (const Measured& m :
+       run_methods("(b) More methods of the course, and combinations, relative to the plain run. "
+                   "each-block, from-the-start: checkpointing policies",
+                   more, board, report))
     measured.push_back(m);
   methods.insert(methods.end(), more.begin(), more.end());
   if (context.device.has_data()) draw_methods(methods, measured, picture);

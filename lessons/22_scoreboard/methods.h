@@ -1,4 +1,4 @@
-// The methods of the scoreboard, the table of what was measured, and the picture.
+// The methods of the scoreboard, the tables of their measurements, and the figure.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,38 +8,39 @@
 
 namespace gradus {
 
-// What a published table says: Hugging Face, "Efficient training on a single GPU". None: it is not in it.
+// The answer of a published table: Hugging Face, "Efficient training on a single GPU". None: the table does
+// not have the method.
 enum class Claim : uint8_t { None, No, Yes, Maybe };
-const char* text_of(Claim claim);
 
 struct Method {
-  std::string name, flags;  // of the trainer
+  std::string name, flags;  // flags of the trainer
   Claim faster, less_memory;
-  bool saves;             // whether it takes less memory than `base`, as this course explains
-  std::string base = {};  // flags of the run that it is compared with; "": the plain run
-  std::string why = {};   // if a measurement disagrees with the claim
+  bool saves;             // whether this course expects a lower peak than that of `base`
+  std::string base = {};  // flags of the run that the method is compared with; "": the plain run
+  std::string why = {};   // the reason, if the measurement contradicts a claim
 };
-// batch: sequences of the plain run, a multiple of 4.
-std::vector<Method> published_methods(int64_t batch);  // the ten of that table, two of them with two sizes
-std::vector<Method> course_methods(int64_t batch);     // what the course adds, and combinations
+// batch: sequences per step of the plain run, a multiple of 4.
+std::vector<Method> published_methods(int64_t batch);  // ten methods of that table, two of them in two sizes
+std::vector<Method> course_methods(int64_t batch);     // more methods of the course, and combinations
 
-// "agrees", or what differs, and why.
+std::string published_gain(const Method& m);  // such as "speed, maybe memory"
+// "agrees", or the claims that the measurement contradicts, and the reason.
 std::string verdict(const Method& method, const Measured& measured);
 
-// Measures and prints them. Less memory decides the exit code; faster is only said.
+// Measures the methods and prints their table. The checks compare only memory, because times vary.
 std::vector<Measured> run_methods(const std::string& heading, const std::vector<Method>& methods,
                                   const Scoreboard& board, Report& report);
 
 struct TimeAndMemory {
   double time, memory;
 };
-// Of some runs those that no other one beats: that needs less of one and no more of the other. By time; of
-// equal runs the first.
+// The indices of the runs that no other run beats, sorted by time; of equal runs only the first. A run beats
+// another if it needs less of one quantity and no more of the other.
 std::vector<size_t> front_of(const std::vector<TimeAndMemory>& runs);
 
-// Each method that computes the plain run's step on one device, as a point; and the front.
+// Draws a dot for each method that computes the same step as the plain run on one device, and the front.
 void draw_methods(const std::vector<Method>& methods, const std::vector<Measured>& measured,
                   const std::string& path);
-void front_by_hand(std::ostream& out);  // the page's small example
+void front_by_hand(std::ostream& out);  // the page's example
 
 }  // namespace gradus

@@ -40,21 +40,21 @@ PlannedStep plan_step(const TrainSettings& s, const Text& text, const Machine& m
 }
 
 void choose_policy(TrainSettings& s, const Text& text, int64_t budget) {
-  check(budget > 0, "--keep=auto: for which budget? Add for example --memory=64MiB");
+  check(budget > 0, "--keep=auto needs a budget: add for example --memory=64MiB");
   std::string fastest;
   double least = INFINITY;
   for (const Policy& policy : policies(config_of(s).layers)) {
     s.keep = policy.name;
-    try {  // which one takes less time does not depend on the machine
+    try {  // the fastest policy is the same on every machine
       const double seconds = plan_step(s, text, machine_called("A100"), budget).seconds;
       if (seconds < least) fastest = policy.name, least = seconds;
     } catch (const OutOfMemory&) {
     }
   }
   check(!fastest.empty(), "--keep=auto: no policy fits into ", bytes_text(budget),
-        "; take more --micro-batches or a larger --memory");
+        "; use more --micro-batches or a larger --memory");
   s.keep = fastest;
-  Json used = Json::parse(s.used);  // a run that is loaded has this policy
+  Json used = Json::parse(s.used);  // a resumed run uses the same policy
   used["keep"] = fastest;
   s.used = json_text(used);
 }

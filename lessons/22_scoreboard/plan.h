@@ -1,21 +1,21 @@
-// What a run needs and how fast it can be, before it runs.
+// The memory of a run, and a lower bound of its step time, predicted before the run.
 #pragma once
 #include "lessons/22_scoreboard/trainer.h"
 #include "src/train/machine.h"
 
 namespace gradus {
 
-// The second step of a run on meta, of the rank that needs most: its bytes are the run's own.
+// The second step of a run on meta. Its bytes are exactly those of the run itself.
 struct PlannedStep {
-  Usage peak;
-  int64_t reserved = 0;
-  double seconds = 0;  // at least, on such a machine
+  Usage peak;            // of the rank that reserves most
+  int64_t reserved = 0;  // by the same rank
+  double seconds = 0;    // lower bound on the machine, of the slowest rank
 };
-// budget: bytes that each rank may have, 0: any number; an OutOfMemory error if that is not enough.
+// budget: bytes of each rank, 0: no limit. Throws OutOfMemory if the budget is too small.
 PlannedStep plan_step(const TrainSettings& s, const Text& text, const Machine& machine, int64_t budget = 0);
 
-// --keep=auto: sets the policy whose step takes the least time, of those with which each rank fits
-// into `budget` bytes. Errors, with a sentence: no budget; nothing fits.
+// --keep=auto: chooses the fastest policy (by its lower bound) with which each rank fits into `budget` bytes.
+// Errors: no budget; nothing fits.
 void choose_policy(TrainSettings& s, const Text& text, int64_t budget);
 
 }  // namespace gradus

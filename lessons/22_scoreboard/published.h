@@ -1,5 +1,5 @@
-// All published rows of BERT-large and polyglot-ko-1.3b in one table: the published figure; theirs, their
-// program repeated on meta (lessons/published); ours; and what theirs has more, by name.
+// All published figures of BERT-large and polyglot-ko-1.3b in one table, next to those of the reproduced
+// program (lessons/published) and of gradus, with the largest differences between the two.
 #pragma once
 #include "src/train/report.h"
 

@@ -11,7 +11,7 @@ double relative_speed(const std::vector<double>& method, double method_tokens,
   // BEGIN SOLUTION 22.1
   const double per_second = method_tokens / summarize(method).median;
   return per_second / (base_tokens / summarize(base).median);
-  // STUB: todo("22.1", "tokens per second of the method, relative to the base run", method, method_tokens, base, base_tokens);
+  // STUB: todo("22.1", "tokens per second of the method divided by those of the base run", method, method_tokens, base, base_tokens);
   // END SOLUTION 22.1
 }
 
@@ -43,7 +43,7 @@ Measured Scoreboard::compare(const std::string& method, const std::string& base)
 struct Scoreboard::Run {
   Run(const Scoreboard& board, const TrainSettings& s)
       : context(current().device.name(), uint64_t(s.seed)), training(s, board.text_) {
-    if (board.trace_) board.trace_->add(context, "a run of the scoreboard");
+    if (board.trace_) board.trace_->add(context, "run of the scoreboard");
     const int warm_up = s.calls == "each" ? 2 : 4;  // a captured step replays from the fourth on
     for (int i = 0; i < warm_up; ++i) training.step();
   }
@@ -63,7 +63,8 @@ void Scoreboard::time_on_one_device(Timed& method, Timed& base) const {
   for (int64_t i = 0; i < steps_; ++i) b.step(base), m.step(method);
 }
 
-// Simulated ranks compute in turns, each with a clock of its own; the network takes no time.
+// Simulated ranks compute one after the other, each on its own clock; the network takes no time. The two runs
+// alternate as wholes.
 void Scoreboard::time_on_ranks(Timed& method, Timed& base) const {
   const char* const device = current().device.name();
   for (int turn = 0; turn < 4; ++turn) {

@@ -18,14 +18,14 @@ namespace gradus {
 
 static std::string flag_of(const std::string& name, const ParsedJson& value) {
   check(value.is_string() || value.is_number(), name, " is ", Brief{value},
-        "; a setting is a text or a number");
+        "; a setting must be a string or a number");
   return "--" + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 static std::string settings_in(const std::string& path) {
   const Metadata metadata = SafetensorsFile(path).metadata();
   const auto at = metadata.find("settings");
-  check(at != metadata.end(), path, ": it does not say its settings, so it is no file of gradus train");
+  check(at != metadata.end(), path, ": the file has no settings, so gradus train did not write it");
   return at->second;
 }
 
@@ -54,7 +54,7 @@ std::vector<std::string> with_files(int argc, char** argv) {
 
 namespace {
 
-// Declares flags whose defaults are the settings', and notes what they are now.
+// Declares flags whose defaults are the fields of TrainSettings, and records their values in `used`.
 struct FlagReader {
   Args& args;
   Json used = Json::object();
@@ -75,74 +75,74 @@ struct FlagReader {
 constexpr int64_t kMany = int64_t(1) << 30;
 
 void text_and_model(FlagReader& r, TrainSettings& s) {
-  r.text("data", s.data, "a text file, a folder of them, or a .grammar that writes text");
-  r.integer("text-bytes", s.text_bytes, "bytes that a grammar writes", 1000, kMany);
-  r.text("model", s.model, "gpt2, gpt2-xl, llama-2-7b, ... or gpt-LAYERSxCHANNELSxHEADS");
-  r.integer("vocab", s.vocab, "rows of the token table; bytes need 256 (0: the model's own)", 0, kMany);
+  r.text("data", s.data, "a text file, a folder of text files, or a .grammar file that generates text");
+  r.integer("text-bytes", s.text_bytes, "bytes of text that a grammar generates", 1000, kMany);
+  r.text("model", s.model, "model: gpt2, gpt2-xl, llama-2-7b, ... or gpt-LAYERSxCHANNELSxHEADS");
+  r.integer("vocab", s.vocab, "vocabulary size, at least 256 (0: the model's own)", 0, kMany);
   r.integer("context", s.context, "tokens per sequence (0: the model's own)", 0, kMany);
-  r.number("dropout", s.dropout, "probability", 0, 0.99);
-  r.choice("blocks", s.blocks, "the model's own, or Llama's: RMS norm, SwiGLU, rotary positions, no biases",
+  r.number("dropout", s.dropout, "probability of dropout", 0, 0.99);
+  r.choice("blocks", s.blocks, "own: the model's; llama: RMSNorm, SwiGLU, rotary embeddings, no biases",
            {"own", "llama"});
   r.choice("head", s.head,
-           "output weights: the model's own way, the token table (tied), or their own (untied)",
+           "weights of the output head: as in the model (own), the token table (tied), or separate (untied)",
            {"own", "tied", "untied"});
-  r.integer("kv-heads", s.kv_heads, "heads of keys and values (0: all heads)", 0, 1 << 16);
-  r.integer("mlp", s.mlp, "channels within the MLP (0: the model's own)", 0, kMany);
-  r.integer("experts", s.experts, "MLPs per block, with --blocks=llama (0: one, for all tokens)", 0, 1 << 16);
-  r.integer("chosen", s.chosen, "experts per token", 1, 1 << 16);
-  r.number("capacity", s.capacity, "places per expert, relative to an even division (0: all)", 0, 1e6);
+  r.integer("kv-heads", s.kv_heads, "heads of keys and values (0: as many as heads of queries)", 0, 1 << 16);
+  r.integer("mlp", s.mlp, "hidden channels of the MLP (0: the model's own)", 0, kMany);
+  r.integer("experts", s.experts, "experts per block, with --blocks=llama (0: one MLP for all tokens)", 0,
+            1 << 16);
+  r.integer("chosen", s.chosen, "experts that the router chooses per token", 1, 1 << 16);
+  r.number("capacity", s.capacity, "capacity factor of the experts (0: a place for every token)", 0, 1e6);
   r.number("balance", s.balance, "weight of the balance loss", 0, 1e3);
 }
 
 void training(FlagReader& r, TrainSettings& s) {
-  r.text("weights", s.weights, "a file of weights to begin with, or of a saved run");
-  r.integer("batch", s.batch, "sequences per step, of all ranks", 1, kMany);
-  r.integer("micro-batches", s.micro_batches, "parts of a rank's batch, computed one after the other", 1,
+  r.text("weights", s.weights, "initial weights: a file of weights, or a saved run");
+  r.integer("batch", s.batch, "sequences per step, on all ranks together", 1, kMany);
+  r.integer("micro-batches", s.micro_batches, "micro-batches per step and rank (gradient accumulation)", 1,
             kMany);
-  r.integer("steps", s.steps, "of the whole run", 1, kMany);
-  r.integer("seed", s.seed, "of weights, data order and everything else random", 0, INT64_MAX);
-  r.integer("workers", s.workers, "threads that make batches ahead of the loop", 0, 1024);
+  r.integer("steps", s.steps, "training steps of the whole run", 1, kMany);
+  r.integer("seed", s.seed, "seed of weights, data order and everything else random", 0, INT64_MAX);
+  r.integer("workers", s.workers, "threads that prefetch batches (0: the training loop loads them)", 0, 1024);
   r.choice("optimizer", s.optimizer,
-           "adafactor-given: Adafactor with --lr as its step; nesterov: sgd with Nesterov's momentum",
+           "adafactor-given: Adafactor with --lr as its step size; nesterov: SGD with Nesterov momentum",
            {"adamw", "adamw8bit", "adafactor", "adafactor-given", "muon", "sgd", "nesterov"});
-  r.number("lr", s.learning_rate, "highest learning rate", 0, 1e6);
+  r.number("lr", s.learning_rate, "peak learning rate, reached after the warm-up", 0, 1e6);
   r.number("last-lr", s.last_rate, "learning rate of the last step", 0, 1e6);
-  r.integer("warmup", s.warmup, "steps until the highest learning rate", 0, kMany);
-  r.number("clip", s.clip, "largest norm of all gradients (0: any)", 0, 1e9);
+  r.integer("warmup", s.warmup, "warm-up steps, until the peak learning rate", 0, kMany);
+  r.number("clip", s.clip, "largest gradient norm (0: no clipping)", 0, 1e9);
   r.number("weight-decay", s.weight_decay,
-           "subtracted per step, as a share of the weight, times the learning rate", 0, 1e3);
-  r.number("beta2", s.beta2, "of AdamW, in 32 and in 8 bits, and Muon's", 0, 0.999999);
-  r.number("momentum", s.momentum, "of sgd (0: none) and nesterov", 0, 0.999999);
+           "decoupled weight decay: a step subtracts this x learning rate x weight", 0, 1e3);
+  r.number("beta2", s.beta2, "beta2 of AdamW, of 8-bit AdamW, and of Muon's AdamW", 0, 0.999999);
+  r.number("momentum", s.momentum, "momentum of sgd (0: none) and nesterov", 0, 0.999999);
 }
 
 void memory_and_time(FlagReader& r, TrainSettings& s) {
   std::vector<std::string> recipes(std::begin(kRecipes), std::end(kRecipes));
   recipes.emplace_back("bf16");
-  r.choice("precision", s.precision, "dtypes of weights, gradients, states", recipes);
+  r.choice("precision", s.precision, "dtypes of weights, gradients and optimizer states", recipes);
   r.text("keep", s.keep,
-         "activations of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start; or "
-         "auto: the fastest that fits --memory");
+         "checkpointing policy: store-all, selective, each-block, every-K, sqrt, from-the-start; "
+         "auto: the fastest that fits into --memory");
   r.choice("attention", s.attention, "attention kernel", {"plain", "flash"});
-  r.integer("loss-rows", s.loss_rows,
-            "logits of so many tokens at a time (0: all); saves memory if the vocabulary is large", 0, kMany);
-  r.integer("empty-every", s.empty_every, "give unused memory back after so many steps (0: never)", 0, kMany);
-  r.choice("calls", s.calls, "of kernels: each by the program, replayed, or replayed and fused",
+  r.integer("loss-rows", s.loss_rows, "tokens whose logits are in memory at a time (0: all tokens)", 0,
+            kMany);
+  r.integer("empty-every", s.empty_every,
+            "steps between two calls of empty_cache(), which releases cached memory (0: never)", 0, kMany);
+  r.choice("calls", s.calls, "kernel calls: each by the program, or replayed, or replayed and fused",
            {"each", "captured", "compiled"});
-  r.integer("lora", s.lora, "rank of adapters (0: all weights train)", 0, kMany);
-  r.number("lora-alpha", s.lora_alpha, "adapters add alpha/rank times their product", 0, 1e6);
-  r.text("adapted", s.adapted, "layers with an adapter: a regular expression");
-  r.choice("frozen", s.frozen, "weights of layers that do not train", {"kept", "4-bits"});
+  r.integer("lora", s.lora, "rank of the LoRA adapters (0: all weights are trained)", 0, kMany);
+  r.number("lora-alpha", s.lora_alpha, "the output of an adapter is scaled by alpha / rank", 0, 1e6);
+  r.text("adapted", s.adapted, "names of the layers with an adapter, as a regular expression");
+  r.choice("frozen", s.frozen, "storage of frozen weights; 4-bits: NF4", {"kept", "4-bits"});
 }
 
 void ranks_of_each_kind(FlagReader& r, TrainSettings& s) {
-  r.integer("tensor-ranks", s.layout.tensor, "that share each layer", 1, 1024);
-  r.integer("context-ranks", s.layout.context, "that share each sequence", 1, 1024);
-  r.integer("pipeline-ranks", s.layout.pipeline, "that have some blocks each", 1, 1024);
-  r.integer("zero", s.zero, "stage; ranks that are not tensor, context or pipeline ranks share the batch", 0,
-            3);
-  r.integer("chunks", s.chunks, "parts of the model per pipeline rank", 1, 1024);
-  r.choice("tokens", s.tokens,
-           "of tensor ranks, between layers: all, a part each, gathered again in backward",
+  r.integer("tensor-ranks", s.layout.tensor, "ranks that divide each layer", 1, 1024);
+  r.integer("context-ranks", s.layout.context, "ranks that divide each sequence", 1, 1024);
+  r.integer("pipeline-ranks", s.layout.pipeline, "ranks that divide the blocks of the model", 1, 1024);
+  r.integer("zero", s.zero, "stage of ZeRO on all other ranks, which divide the batch", 0, 3);
+  r.integer("chunks", s.chunks, "chunks of blocks per pipeline rank", 1, 1024);
+  r.choice("tokens", s.tokens, "parts: sequence parallelism; again: the same, gathered again in backward",
            {"whole", "parts", "again"});
 }
 
@@ -158,10 +158,10 @@ TrainSettings settings_of(Args& args, int64_t ranks) {
   ranks_of_each_kind(reader, s);
   s.used = json_text(reader.used);
   const int64_t other = s.layout.tensor * s.layout.context * s.layout.pipeline;
-  check(ranks % other == 0, "--ranks=", ranks, ": tensor, context and pipeline ranks take ", other,
-        "; it must be a multiple of that");
-  check(s.chunks == 1 || s.layout.pipeline > 1, "--chunks=", s.chunks, " is for pipeline ranks");
-  check(s.tokens == "whole" || s.layout.tensor > 1, "--tokens=", s.tokens, " is for tensor ranks");
+  check(ranks % other == 0, "--ranks=", ranks, ": it must be a multiple of ", other,
+        ", the product of tensor, context and pipeline ranks");
+  check(s.chunks == 1 || s.layout.pipeline > 1, "--chunks=", s.chunks, " needs --pipeline-ranks");
+  check(s.tokens == "whole" || s.layout.tensor > 1, "--tokens=", s.tokens, " needs --tensor-ranks");
   s.layout.data = ranks / other;
   return s;
 }
@@ -175,7 +175,7 @@ TrainSettings settings_of(const std::string& flags) {
   for (const auto& [name, word] : values) argv.push_back(word);
   std::vector<char*> pointers;
   for (std::string& word : argv) pointers.push_back(word.data());
-  Args args(int(pointers.size()), pointers.data(), "gradus", "flags in a text");
+  Args args(int(pointers.size()), pointers.data(), "gradus", "settings from a string of flags");
   const TrainSettings s = settings_of(args, ranks ? std::stoll(ranks.mapped().substr(8)) : 1);
   args.done();
   return s;
@@ -184,10 +184,10 @@ TrainSettings settings_of(const std::string& flags) {
 TransformerConfig config_of(const TrainSettings& s) {
   TransformerConfig c = transformer_config(s.model);
   check(c.output_head != OutputHead::Pooled && c.token_types == 0, "--model=", s.model,
-        ": it does not predict the next token; take one like GPT-2, GPT-NeoX or Llama");
+        ": it does not predict the next token; use a model like GPT-2, GPT-NeoX or Llama");
   if (s.vocab > 0) c.vocab = s.vocab;
   if (s.context > 0) c.context = s.context;
-  check(c.vocab >= 256, "--vocab=", s.vocab, ": a token is a byte, so it takes 256 rows");
+  check(c.vocab >= 256, "--vocab=", s.vocab, ": a token is a byte, so 256 is the minimum");
   c.dropout = s.dropout, c.loss_rows = s.loss_rows;
   if (s.blocks == "llama") {
     c.norm = NormKind::Rms, c.activation = swiglu, c.biases = false;
@@ -206,7 +206,7 @@ TransformerConfig config_of(const TrainSettings& s) {
 void prepare(Transformer& model, const TrainSettings& s, const AssignValues& assign) {
   model.initialize(uint64_t(s.seed), assign);
   policy_by_name(s.keep, int64_t(model.blocks.size())).apply(model);
-  if (!s.weights.empty()) {  // of a saved run, too: what else is in the file is left there
+  if (!s.weights.empty()) {  // from a saved run only its weights are read
     const SafetensorsFile file(s.weights);
     for (Parameter& p : model.parameters) assign(p, read_numbers(file, p.name, p.value.shape()));
   }

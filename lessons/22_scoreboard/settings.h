@@ -1,5 +1,5 @@
-// What the trainer does: every choice that the lessons teach, as a flag, as a field of a JSON file, and in
-// the file of the weights that came of it.
+// The settings of the trainer: every choice that the lessons teach, as a flag or as a field of a JSON file.
+// They are also stored in the file of a saved run.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ struct TrainSettings {
   std::string data = "steps.grammar", model = "gpt-4x128x4", weights;  // lessons 03, 12
   int64_t text_bytes = 300'000, vocab = 256, context = 64, batch = 16, steps = 300, seed = 1, workers = 0;
   double dropout = 0, capacity = 0, balance = 0;
-  std::string blocks = "own", head = "own";                // or llama; tied, untied
+  std::string blocks = "own", head = "own";                // other values: llama; tied, untied
   int64_t kv_heads = 0, mlp = 0, experts = 0, chosen = 2;  // lesson 21
   std::string optimizer = "adamw", precision = "fp32";     // lessons 06, 11, 09
   double learning_rate = 1e-3, last_rate = 1e-4, clip = 1, weight_decay = 0, beta2 = 0.999, momentum = 0.9;
@@ -27,23 +27,23 @@ struct TrainSettings {
   double lora_alpha = 16;
   std::string adapted = ".*", frozen = "kept", calls = "each";  // lessons 12, 16
   Layout layout;                                                // lessons 17 to 20
-  int64_t zero = 1, chunks = 1;                                 // ZeRO's stage; of the pipeline per rank
-  std::string tokens = "whole";                                 // of a sequence, on tensor ranks
-  std::string used;                                             // all of these, as JSON
+  int64_t zero = 1, chunks = 1;                                 // lessons 18, 20
+  std::string tokens = "whole";                                 // lesson 19
+  std::string used;                                             // all settings as JSON
 };
 
-// The words of the command line, and behind them what --settings=FILE, a JSON object, and the file of
-// --load=FILE say of flags that are not among them. Refuses what is no flag: lists and objects.
+// The words of the command line, followed by flags that it does not have: first those of --settings=FILE, a
+// JSON object, then those of the saved run of --load=FILE. Rejects values that are lists or objects.
 std::vector<std::string> with_files(int argc, char** argv);
-// Declares the flags; ranks: how many there are in all.
+// Declares the flags. ranks: the number of all ranks.
 TrainSettings settings_of(Args& args, int64_t ranks);
-// Of flags as they would be typed, "--ranks=4 --zero=3"; of two with one name the last counts.
+// From a string of flags, "--ranks=4 --zero=3". If a flag occurs twice, the last one counts.
 TrainSettings settings_of(const std::string& flags);
 
 TransformerConfig config_of(const TrainSettings& s);
-// Writes the first weights: random, or those of a file; then says what the tape keeps, and adds adapters.
+// Initializes the weights (random, or from a file), sets the checkpointing policy, and adds adapters.
 void prepare(Transformer& model, const TrainSettings& s, const AssignValues& assign = &Parameter::assign);
 std::unique_ptr<Optimizer> optimizer_of(const TrainSettings& s, Parameters& parameters);
-void start_scaling(const TrainSettings& s);  // in the current context, if gradients are in fp16
+void start_scaling(const TrainSettings& s);  // in the current context, if the model computes in fp16
 
 }  // namespace gradus

@@ -19,19 +19,19 @@ struct TrainOptions : TrainFiles {
 
 TrainOptions options_of(Args& args, const RunFlags& flags) {
   TrainOptions o;
-  o.save = args.text("save", "", "file of the run, to go on from");
-  o.save_every = args.integer("save-every", 100, "save after so many steps", 1, 1 << 30);
-  o.curve = args.text("curve", "", "a line of JSON for each step");
-  o.expected =
-      args.text("expected", "", "a curve to compare with: lessons/22_scoreboard/curves/gpt.jsonl, ...");
+  o.save = args.text("save", "", "file for the run, from which --load resumes it");
+  o.save_every = args.integer("save-every", 100, "steps between two saves", 1, 1 << 30);
+  o.curve = args.text("curve", "", "file for the loss curve, one line of JSON per step");
+  o.expected = args.text("expected", "",
+                         "expected loss curve to compare with: lessons/22_scoreboard/curves/gpt.jsonl, ...");
   o.json = args.text("json", "", "also write the report to this file");
-  o.trace = args.text("trace", "", "what ran when, for ui.perfetto.dev (slower)");
+  o.trace = args.text("trace", "", "also write a trace of all operations, for ui.perfetto.dev (slower)");
   args.done();
   check(o.save.empty() || o.save == flags.load || !std::filesystem::exists(o.save), "--save=", o.save,
-        " is there already; --load=", o.save, " goes on with it, or remove it to begin anew");
+        ": the file exists; --load=", o.save, " resumes it, or remove it to start a new run");
   check(o.save.empty() || flags.device != "meta", "--save: the device meta computes no numbers");
-  if (this_rank(flags.ranks) > 0) o.json.clear(), o.trace.clear();  // the first one writes
-  // What cannot be written is refused now, and not after the work.
+  if (this_rank(flags.ranks) > 0) o.json.clear(), o.trace.clear();  // only rank 0 writes files
+  // A file that cannot be written is an error now, and not after the training.
   if (this_rank(flags.ranks) == 0)
     for (const std::string& path : {o.save, o.curve, o.json, o.trace})
       if (!path.empty()) AtomicFile{path};
@@ -44,11 +44,11 @@ void check_expected(const std::vector<double>& losses, int64_t first,
   const std::string picture = "build/plots/22_curve.svg";
   make_folder_of(picture);
   draw_curve(losses, first, expected, picture);
-  std::cout << "this run's loss, and what is expected: " << picture << "\n";
+  std::cout << "figure of the loss and the expected range: " << picture << "\n";
   report.check_equal(
-      "parts of the run with another loss than expected, of " + std::to_string(verdict.compared),
+      "intervals with a mean loss outside the expected range, of " + std::to_string(verdict.compared),
       verdict.outside, 0,
-      verdict.compared > 0 ? "" : "the first part ends at step " + std::to_string(expected[0].step));
+      verdict.compared > 0 ? "" : "the first interval ends at step " + std::to_string(expected[0].step));
 }
 
 // Returns the exit code.
@@ -62,7 +62,7 @@ int report_run(Training& training, const StepRecorder& recorder, const std::vect
     ReportRow& row = report.row(s.model);
     recorder.fill(row, s.batch * training.trained->model().config.context);
     if (!training.ranks && current().device.has_data()) row.loss_held_out = training.held_out();
-    report.check_at_most("the loss of the last step is a number", recorder.losses.back(), INFINITY);
+    report.check_at_most("loss of the last step, not NaN", recorder.losses.back(), INFINITY);
     if (!expected.empty())
       check_expected(recorder.losses, training.steps() - int64_t(recorder.losses.size()), expected, report);
   }
@@ -79,7 +79,7 @@ int gradus_train(Args& args) {
   const Text text = text_of(flags.settings);
   if (flags.settings.keep == "auto") {
     choose_policy(flags.settings, text, flags.memory);
-    std::cout << "--keep=" << flags.settings.keep << " fits\n";
+    std::cout << "--keep=auto: the fastest policy that fits is " << flags.settings.keep << "\n";
   }
   const StopSignals signals;
   std::optional<RunTrace> trace;
@@ -90,8 +90,8 @@ int gradus_train(Args& args) {
     Training training(flags.settings, text, comm);
     if (!flags.load.empty()) training.load(flags.load);
     if (training.steps() >= flags.settings.steps && (!comm || comm->rank() == 0))
-      std::cout << flags.load << " has made " << training.steps()
-                << " steps; with --steps=" << flags.settings.steps << " none is left\n";
+      std::cout << flags.load << " has already made " << training.steps()
+                << " steps, so --steps=" << flags.settings.steps << " leaves none to do\n";
     const StepRecorder recorder = train(training, options);
     stopped = training.steps() < flags.settings.steps;
     if (!stopped && (!comm || comm->rank() == 0))
@@ -111,10 +111,11 @@ int gradus_train(Args& args) {
   if (!stopped) return code;
   if (this_rank(flags.ranks) == 0)
     std::cerr << "stopped by a signal; "
-              << (options.save.empty() ? "nothing is saved, for want of --save=FILE"
+              << (options.save.empty() ? "nothing is saved, because --save=FILE was not given"
                                        : "--load=" + options.save + " goes on from there")
               << std::endl;
-  return 128 + (StopSignals::received() > 0 ? StopSignals::received() : SIGTERM);  // another process got it
+  return 128 +
+         (StopSignals::received() > 0 ? StopSignals::received() : SIGTERM);  // 0: another process received it
 }
 
 }  // namespace gradus

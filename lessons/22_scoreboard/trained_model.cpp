@@ -22,7 +22,7 @@ struct OnOneDevice : TrainedModel {
   Transformer whole;
 };
 
-// Every rank has its own sequences, and a part of states, gradients and weights, as ZeRO's stage says.
+// Every rank has its own sequences, and shards of states, gradients and weights according to ZeRO's stage.
 struct OnDataRanks : TrainedModel {
   OnDataRanks(const TrainSettings& s, Comm& comm)
       : settings(s),
@@ -93,10 +93,10 @@ struct InLayout : TrainedModel {
 std::unique_ptr<TrainedModel> trained_model(const TrainSettings& s, Comm* ranks) {
   if (!ranks) return std::make_unique<OnOneDevice>(s);
   check(s.lora == 0 && s.frozen == "kept" && s.weights.empty(),
-        "--lora, --frozen and --weights are for one device; take --ranks=1");
-  check(s.calls == "each", "--calls=", s.calls, ": a step that waits for other ranks is not captured");
+        "--lora, --frozen and --weights are for one device only; use --ranks=1");
+  check(s.calls == "each", "--calls=", s.calls, ": a step that waits for other ranks cannot be captured");
   if (s.layout.data == ranks->size()) return std::make_unique<OnDataRanks>(s, *ranks);
-  check(s.zero == 1, "--zero=", s.zero, ": with tensor, context or pipeline ranks the stage is 1");
+  check(s.zero == 1, "--zero=", s.zero, ": with tensor, context or pipeline ranks the stage must be 1");
   return std::make_unique<InLayout>(s, *ranks);
 }
 

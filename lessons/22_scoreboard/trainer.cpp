@@ -54,7 +54,7 @@ double Training::step() {
   return loss;
 }
 
-// The same, recorded, and made again without the program (lesson 16).
+// The same step as a captured step, which records its kernel calls and later replays them (lesson 16).
 double Training::replayed_step(const TextBatch& batch, double learning_rate) {
   Device& device = current().device;
   if (!replay_) {
@@ -100,8 +100,8 @@ void Training::load(const std::string& path) {
                                   : load_training(path, trained->own(), *optimizer);
   const std::string steps = metadata.contains("steps") ? metadata.at("steps") : "";
   const auto [end, error] = std::from_chars(steps.data(), steps.data() + steps.size(), steps_);
-  check(error == std::errc() && *end == 0 && steps_ >= 0, path, ": '", steps, "' is no number of steps");
-  batches_ = nullptr;  // those of the steps before
+  check(error == std::errc() && *end == 0 && steps_ >= 0, path, ": '", steps, "' is not a number of steps");
+  batches_ = nullptr;  // they are those of earlier steps
 }
 
 static volatile std::sig_atomic_t signal_received = 0;
@@ -121,7 +121,7 @@ StopSignals::~StopSignals() {
 }
 int StopSignals::received() { return signal_received; }
 
-// The curve of a run that goes on keeps the lines of the steps that were saved.
+// Keeps the lines of the first `steps` steps, so the curve of a resumed run has one line per step.
 static std::ofstream open_curve(const std::string& path, int64_t steps) {
   std::string kept;
   if (steps > 0 && std::filesystem::exists(path)) {
@@ -151,7 +151,7 @@ StepRecorder train(Training& training, const TrainFiles& files) {
             << std::endl;
       check(curve.good(), files.curve, " cannot be written; is the disk full?");
     }
-    // Ranks end together: each must know whether a signal has reached another.
+    // All ranks end after the same step, so each must know whether any rank has received a signal.
     const auto signal = double(StopSignals::received());
     stopped = (training.ranks ? sum_over_ranks(*training.ranks, signal) : signal) != 0;
     const bool due = training.steps() % files.save_every == 0 || training.steps() == last || stopped;

@@ -1,4 +1,4 @@
-// The trainer: a run from its settings, its steps, and the loop around them.
+// The trainer: a run that its settings describe, its steps, and the training loop.
 #pragma once
 #include <optional>
 
@@ -13,17 +13,17 @@ namespace gradus {
 
 Text text_of(const TrainSettings& s);
 
-// A run between two steps, on each rank. What it does from here on follows from its settings and its state
-// alone: a run that is saved and loaded goes on bitwise equal to one that was never stopped.
+// The state of a run between two steps, on each rank. The settings and this state determine all later steps,
+// so a run that was saved and resumed is bitwise equal to a run without an interruption.
 class Training {
  public:
-  // ranks: nullptr for one device. The text outlives it.
+  // ranks: nullptr for one device. The text must outlive this object.
   Training(const TrainSettings& s, const Text& text, Comm* ranks = nullptr);
-  double step();                            // one update; returns the loss of its batch, of all ranks
-  double held_out();                        // loss, in nats per byte; on one device
-  int64_t steps() const { return steps_; }  // that were made
+  double step();                            // trains one step; returns the loss of the batch, over all ranks
+  double held_out();                        // held-out loss in nats per byte; only on one device
+  int64_t steps() const { return steps_; }  // number of steps so far
 
-  // All ranks together. A file is replaced as a whole or not at all.
+  // Called on all ranks together. save() replaces an existing file only after the new one is complete.
   void save(const std::string& path) const;
   void load(const std::string& path);
 
@@ -37,7 +37,7 @@ class Training {
   double replayed_step(const TextBatch& batch, double learning_rate);
 
   int64_t steps_ = 0;
-  std::unique_ptr<Prefetch<TextBatch>> batches_;  // from the first step on
+  std::unique_ptr<Prefetch<TextBatch>> batches_;  // created in the first step
   struct Replay {
     Tensor inputs, targets, loss;
     CapturedStep captured;
@@ -47,8 +47,8 @@ class Training {
   std::unique_ptr<Replay> replay_;
 };
 
-// SIGINT and SIGTERM, while it lives: the loop ends after the present step, and saves. A second one ends the
-// program at once.
+// While it exists, SIGINT and SIGTERM end the training loop after the current step, and the loop saves the
+// run. A second signal ends the program at once.
 class StopSignals {
  public:
   StopSignals();
@@ -58,10 +58,10 @@ class StopSignals {
 };
 
 struct TrainFiles {
-  std::string save, curve;  // of the run, to go on from; a line of JSON per step; or ""
+  std::string save, curve;  // file for the run; file for the loss curve, one line of JSON per step; "": none
   int64_t save_every = 100;
 };
-// Trains to the last step, or until a signal; saves every save_every steps and in the end.
+// Trains until the last step, or until a signal; saves after every save_every steps and at the end.
 StepRecorder train(Training& training, const TrainFiles& files);
 
 }  // namespace gradus

@@ -1,4 +1,5 @@
-// The questions of 22.4: what a run of the student's own needs, measured on meta by the trainer.
+// The questions of 22.4: parameters and bytes of a run with the student's own numbers, measured by the
+// trainer on meta.
 #include <sstream>
 
 #include "lessons/22_scoreboard/plan.h"
@@ -22,7 +23,7 @@ OwnRun own_run(Own& own) {
   return {own.between(1, 6), 16 * own.between(2, 12), own.between(1, 8), own.of({2, 4, 8})};
 }
 
-// f(training) after two steps on meta, on each rank.
+// The result of f(training) after two steps on meta; it is the same on all ranks.
 template <class F>
 double after_two_steps(const OwnRun& run, const std::string& flags, F f) {
   const Scoreboard board(run.model(), 1);
@@ -51,9 +52,9 @@ static Quiz quiz(const std::string& student) {
   Own own(student, "22.4");
   const OwnRun run = own_run(own);
   std::ostringstream setting;
-  setting << "Your run has flags " << run.model()
-          << ": GPT-2's blocks, a head tied to the table of 256 tokens, "
-          << "32 positions.";
+  setting << "Your run has the flags " << run.model()
+          << ": GPT-2's blocks, a vocabulary of 256 tokens, whose table is also the weight of the head, and "
+             "32 positions.";
   const std::string lora = "--adapted=.*c_attn --lora=" + std::to_string(run.rank),
                     ranks = "--ranks=" + std::to_string(run.ranks);
   return {setting.str(),
@@ -62,22 +63,23 @@ static Quiz quiz(const std::string& student) {
                   run, "", [](Training& t) { return double(t.trained->model().parameters.numel()); });
             })},
            {"22.4", "mixed",
-            "how many bytes of weights, master copies, gradients and states does --precision=mixed keep?",
+            "with --precision=mixed, how many bytes do weights, master copies, gradients and AdamW's states "
+            "need?",
             measured([=] {
               return after_two_steps(run, "--precision=mixed", [](Training&) { return bytes_now(kStates); });
             })},
-           {"22.4", "adapters", "how many parameters train with " + lora + "?", measured([=] {
+           {"22.4", "adapters", "how many parameters are trained with " + lora + "?", measured([=] {
               return after_two_steps(run, lora, [](Training& t) {
                 return double(t.trained->model().parameters.numel_trainable());
               });
             })},
-           {"22.4", "states", "how many bytes of gradients and states are there with " + lora + "?",
+           {"22.4", "states", "with the same adapters, how many bytes do gradients and AdamW's states need?",
             measured([=] {
               return after_two_steps(run, lora, [](Training&) {
                 return bytes_now({Kind::Gradient, Kind::Optimizer});
               });
             })},
-           {"22.4", "rank", "how many bytes of states does a rank keep with " + ranks + " --zero=1?",
+           {"22.4", "rank", "with " + ranks + " --zero=1, how many bytes of AdamW's states does a rank keep?",
             measured([=] {
               return after_two_steps(run, ranks + " --zero=1",
                                      [](Training&) { return bytes_now({Kind::Optimizer}); });

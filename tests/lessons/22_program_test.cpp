@@ -1,4 +1,5 @@
-// Lesson 22's program: runs that signals interrupt, and what becomes of a saved run.
+// The program of lesson 22: runs that signals interrupt, and saved runs that are resumed, evaluated and
+// sampled.
 #include <csignal>
 
 #include "src/core/table.h"
@@ -8,8 +9,8 @@ namespace gradus {
 namespace {
 
 struct L22_Program : ProgramTest {
-  // Trains in the background, does what the shell text `then` says, and waits; what was printed is in "out".
-  // The learning rate does not depend on the number of steps.
+  // Starts training in the background, executes the shell commands `then`, and waits for the end. The file
+  // "out" has the output of the training.
   Outcome in_background(const std::string& flags, const std::string& then) const {
     return gradus("train " + flags + " >out 2>&1 & " + then + " wait $!");
   }
@@ -17,9 +18,9 @@ struct L22_Program : ProgramTest {
     return "for i in $(seq 3000); do " + condition + " && break; sleep 0.01; done; ";
   }
 
-  // Interrupts a run when its curve has some lines, lets it go on for 10 steps, and compares it with the run
-  // that was not interrupted.
-  void expect_goes_on(const std::string& flags, int signal, int lines) const {
+  // Interrupts a run when its curve has `lines` lines, resumes it for 10 steps, and compares it with a run
+  // without an interruption. The learning rate is constant, so it does not depend on the number of steps.
+  void expect_resumes(const std::string& flags, int signal, int lines) const {
     const std::string way = flags + ", signal " + std::to_string(signal),
                       all = kTiny + flags + " --lr=0.01 --last-lr=0.01 ";
     const Outcome stopped = in_background(
@@ -42,7 +43,7 @@ struct L22_Program : ProgramTest {
     for (const char* file : {"run", "curve", "whole", "whole-curve", "out"}) fs::remove(path(file));
     EXPECT_EQ(files(), 0) << way;
   }
-  // Of steps 1, 2, 3, ...
+  // The losses of steps 1, 2, 3, ...
   std::vector<double> losses_of(const std::string& curve) const {
     std::vector<double> losses;
     std::istringstream lines(read(curve));
@@ -55,21 +56,21 @@ struct L22_Program : ProgramTest {
   }
 };
 
-TEST_F(L22_Program, GoesOnAfterSignals) {
-  expect_goes_on("--dropout=0.2", SIGINT, 5);
-  expect_goes_on("--precision=mixed-fp16 --workers=2", SIGTERM, 5);
-  expect_goes_on("--ranks=2 --zero=2", SIGTERM, 5);
-  expect_goes_on("--ranks=2 --tensor-ranks=2", SIGINT, 5);
+TEST_F(L22_Program, ResumesAfterSignals) {
+  expect_resumes("--dropout=0.2", SIGINT, 5);
+  expect_resumes("--precision=mixed-fp16 --workers=2", SIGTERM, 5);
+  expect_resumes("--ranks=2 --zero=2", SIGTERM, 5);
+  expect_resumes("--ranks=2 --tensor-ranks=2", SIGINT, 5);
 }
 
-TEST_F(L22_Program, GoesOnAfterItWasKilled) {
-  expect_goes_on("", SIGKILL, 2);
-  expect_goes_on("--lora=2", SIGKILL, 9);
-  expect_goes_on("--ranks=2 --zero=3", SIGKILL, 5);
+TEST_F(L22_Program, ResumesAfterSigkill) {
+  expect_resumes("", SIGKILL, 2);
+  expect_resumes("--lora=2", SIGKILL, 9);
+  expect_resumes("--ranks=2 --zero=3", SIGKILL, 5);
 }
 
-// Lines of steps that the file does not have are written again.
-TEST_F(L22_Program, ACurveGoesBackWithItsFile) {
+// The curve loses the lines of steps that came after the saved one; the resumed run writes them.
+TEST_F(L22_Program, TheCurveContinuesFromTheSavedStep) {
   const std::string all = kTiny + std::string("--lr=0.01 --last-lr=0.01 --curve=curve --save=");
   expect_done("train " + all + "run --steps=4");
   fs::copy(path("run"), path("four"));
@@ -84,8 +85,9 @@ TEST_F(L22_Program, ACurveGoesBackWithItsFile) {
   EXPECT_EQ(losses_of("curve"), losses);
 }
 
-// Neither the step is finished nor a file written; the first signal is one that was handled.
-TEST_F(L22_Program, ASecondSignalEndsItAtOnce) {
+// The program sends the second signal after the first one was handled. The step is then not finished, and no
+// file is written.
+TEST_F(L22_Program, ASecondSignalEndsTheProgramAtOnce) {
   // SIGINT and SIGTERM, bits 1 and 14 of the signals that are caught.
   const std::string caught = "grep -q 'SigCgt:.*[4-7c-f]..[2367abef]$' /proc/$!/status";
   for (const auto& [first, second] : {std::pair(SIGINT, SIGTERM), {SIGTERM, SIGTERM}, {SIGINT, SIGINT}}) {
@@ -99,8 +101,8 @@ TEST_F(L22_Program, ASecondSignalEndsItAtOnce) {
   }
 }
 
-// Ranks that are processes: each hears of a signal to another one before the next step.
-TEST_F(L22_Program, ASignalToOneProcessEndsAllWithAWholeFile) {
+// Ranks are processes here: if one of them receives a signal, all ranks end after the same step.
+TEST_F(L22_Program, ASignalToOneProcessEndsAllAndSavesTheRun) {
   const std::string program = (build_folder() / "mpi" / kProgram).string();
   if (!fs::exists(program)) GTEST_SKIP() << "no MPI on this machine";
   const std::string mpiexec = fs::absolute("tests/tools/mpiexec.sh").string(),
@@ -108,7 +110,7 @@ TEST_F(L22_Program, ASignalToOneProcessEndsAllWithAWholeFile) {
                         "for p in $(pgrep -x 22_scoreboard); do [ \"$(readlink /proc/$p/cwd)\" = "
                         "\"$PWD\" ] && last=$p; done; ";
   const Outcome ended =
-      run(kProgram, "--help >/dev/null",  // what is tested is the shell text before it
+      run(kProgram, "--help >/dev/null",  // the test is in the shell commands that run before it
           "cd '" + path() + "'; timeout 120 sh '" + mpiexec + "' 2 '" + program +
               "' --comm=mpi --ranks=2 train --zero=2 --save=run --curve=curve --steps=100000000 " + kTiny +
               " >out 2>&1 & " + until("[ \"$(cat curve 2>/dev/null | wc -l)\" -ge 5 ]") + last_process +
@@ -119,14 +121,14 @@ TEST_F(L22_Program, ASignalToOneProcessEndsAllWithAWholeFile) {
   EXPECT_EQ(gradus("eval --load=run").code, 0);
 }
 
-TEST_F(L22_Program, WithoutAFileItSaysThatNothingIsSaved) {
+TEST_F(L22_Program, WithoutSaveAMessageSaysThatNothingIsSaved) {
   in_background(kTiny + std::string("--steps=100000000 --curve=curve"),
                 until("[ -s curve ]") + "kill -INT $!;");
   EXPECT_NE(read("out").find("nothing is saved"), std::string::npos) << read("out");
 }
 
-// A run that began with another one's weights goes on without that file.
-TEST_F(L22_Program, ABaseIsNeededOnlyToBegin) {
+// A run that was initialized from the file of a base model is resumed without this file.
+TEST_F(L22_Program, TheBaseModelIsNeededOnlyAtTheStart) {
   const std::string all = kTiny + std::string("--lr=0.01 --last-lr=0.01 ");
   expect_done("train " + all + "--steps=20 --save=base --curve=base-curve");
   for (const std::string way : {"--lora=2 --frozen=4-bits --precision=mixed", "--precision=mixed-fp16"}) {
@@ -135,7 +137,7 @@ TEST_F(L22_Program, ABaseIsNeededOnlyToBegin) {
     expect_done(begin + "--steps=6 --save=whole");
     EXPECT_EQ(settings("run").at("weights"), "base");
     EXPECT_LT(losses_of("curve").at(0), losses_of("base-curve").at(0) - 0.1)
-        << way << ": not the base's weights";
+        << way << ": the run does not begin with the base's weights";
     fs::rename(path("base"), path("elsewhere"));
     expect_done("train --load=run --save=run --steps=6");
     EXPECT_TRUE(read("run") == read("whole")) << way;
@@ -156,7 +158,7 @@ TEST_F(L22_Program, EvalGivesTheLossThatTrainingReported) {
                                 "--blocks=llama --experts=4 --calls=captured"}) {
     expect_done("train " + (kTiny + way) + " --steps=20 --lr=0.01 --save=run --json=report");
     const double held_out = Json::parse(read("report")).at("rows").at(0).at("loss_held_out");
-    EXPECT_LT(held_out, 5.5) << way << ": it has not learned";
+    EXPECT_LT(held_out, 5.5) << way << ": training did not reduce the loss";
     const Outcome eval = gradus("eval --load=run");
     EXPECT_TRUE(eval.output.ends_with("\nheld-out loss " + number_text(held_out) +
                                       " nats per byte, after 20 steps\n"))
@@ -165,7 +167,7 @@ TEST_F(L22_Program, EvalGivesTheLossThatTrainingReported) {
   }
 }
 
-TEST_F(L22_Program, ASampleFollowsFromItsSeed) {
+TEST_F(L22_Program, TheSeedDeterminesTheSample) {
   expect_done("train " + std::string(kTiny) + " --steps=40 --lr=0.01 --save=run");
   const auto sample = [&](const std::string& flags) {
     const Outcome outcome = gradus("sample --load=run --bytes=80 " + flags);
@@ -181,7 +183,7 @@ TEST_F(L22_Program, ASampleFollowsFromItsSeed) {
   EXPECT_TRUE(sample("--prompt='The cat'").starts_with("The cat"));
 }
 
-TEST_F(L22_Program, WhatRanksSavedIsEvaluatedOnOneDevice) {
+TEST_F(L22_Program, ARunOfSeveralRanksIsEvaluatedOnOneDevice) {
   const std::string all = std::string(kTiny) + " --steps=20 --lr=0.01 ";
   expect_done("train " + all + "--save=one");
   const double one = number_after("\nheld-out loss ", gradus("eval --load=one").output);

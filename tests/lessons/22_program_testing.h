@@ -1,4 +1,4 @@
-// Lesson 22's program, in the folder of a test.
+// Runs the program of lesson 22 in the folder of a test.
 #pragma once
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace gradus {
 
 struct ProgramTest : FolderTest {
   static constexpr const char* kProgram = "lessons/22_scoreboard";
-  // What makes a run tiny.
+  // Flags of a tiny run.
   static constexpr const char* kModel = "--model=gpt-2x16x2 --context=16 ";
   static constexpr const char* kTiny = "--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 ";
 

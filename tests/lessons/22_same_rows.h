@@ -7,14 +7,11 @@
 
 namespace gradus::same {
 
-enum class Last : uint8_t {
-  Mean,
-  Step
-};  // the last loss of the lesson's report: the mean over the last steps, or the loss of the last step
+// The last loss of the lesson's report: the mean over the last steps, or the loss of the last step.
+enum class Last : uint8_t { Mean, Step };
 enum class Bytes : uint8_t {
   Equal,
-  Count,  // the trainer also has the number of targets; the lesson lacks it or frees it before the backward
-          // pass
+  Count,  // the trainer also has the number of targets, which the lesson frees early or does not have
   Peak,   // only the sum: the lesson's report has no kinds of memory
   None    // the lesson reports no bytes, or its bytes include buckets
 };

@@ -1,5 +1,5 @@
-// What the lessons' programs do on dummy tokens, on a text of their own, or for too long to be run here: the
-// lessons' functions on the trainer's text, beside the trainer. The losses are equal bitwise.
+// Some lessons train on dummy tokens, on a text of their own, or for a long time. Here the functions of these
+// lessons train on the trainer's text, and their losses are bitwise equal to those of the trainer.
 #include "lessons/08_checkpointing/policies.h"
 #include "lessons/12_lora/adapt.h"
 #include "lessons/20_pipeline_parallel/alone.h"
@@ -15,7 +15,7 @@ constexpr int64_t kSteps = 6;
 const std::string kFlags = "--lr=0.001 --last-lr=0.001 --warmup=0 ";
 
 struct L22_SameSteps : FolderTest {
-  // The loop of lessons 08, 12, 15 and 21.
+  // The training loop of lessons 08, 12, 15 and 21.
   static std::vector<double> lesson(const TrainSettings& s, Transformer& model, double learning_rate = 1e-3) {
     const Text text = text_of(s);
     const Loader loader(text.corpus, model.config.context, uint64_t(s.seed));
@@ -79,7 +79,7 @@ TEST_F(L22_SameSteps, ModelsOfLesson21) {
   }
 }
 
-// A base, and the ways to adapt it to another text, from the base's file.
+// A base model, and the ways to adapt it to a different text, starting from the file of the base model.
 TEST_F(L22_SameSteps, WaysToAdaptOfLesson12) {
   const std::string flags = kFlags + "--head=untied ", other = flags + "--data=orders.grammar ";
   TransformerConfig config = tiny();
@@ -112,7 +112,7 @@ ParallelTask task_like(const TransformerConfig& config) {
   return {.model = config, .batch = 8, .steps = kSteps, .seed = 1};
 }
 
-TEST_F(L22_SameSteps, DataRanksAsOneDeviceOfLesson17) {
+TEST_F(L22_SameSteps, DataRanksOfLesson17) {
   const TrainSettings s = settings_with("--dropout=0.1 --batch=8");
   const Text text = text_of(s);
   const Loader loader(text.corpus, 16, 1);
@@ -127,7 +127,7 @@ TEST_F(L22_SameSteps, DataRanksAsOneDeviceOfLesson17) {
   }
 }
 
-// Tensor, context and pipeline ranks, alone and together.
+// Layouts of tensor, context and pipeline ranks.
 TEST_F(L22_SameSteps, EachLayoutOfLesson20) {
   const TrainSettings s = settings_with("--model=gpt-4x16x4 --batch=8");
   const Text text = text_of(s);
@@ -135,7 +135,7 @@ TEST_F(L22_SameSteps, EachLayoutOfLesson20) {
   const Context context("cpu", 1);
   int64_t layouts = 0;
   for (const Layout& l : layouts_of(4, config_of(s), s.batch)) {
-    if (l.data == 4) continue;  // that is lesson 17's
+    if (l.data == 4) continue;  // tested above
     ++layouts;
     const LayoutReference alone = train_as(l, loader, task_like(config_of(s)), 2);
     EXPECT_EQ(trainer("--model=gpt-4x16x4 --batch=8 --clip=0 --micro-batches=2 --ranks=4 --tensor-ranks=" +
@@ -144,7 +144,7 @@ TEST_F(L22_SameSteps, EachLayoutOfLesson20) {
               alone.losses)
         << l.text();
   }
-  EXPECT_EQ(layouts, 8);  // of at most 2 context ranks
+  EXPECT_EQ(layouts, 8);  // layouts with at most 2 context ranks
 }
 
 }  // namespace

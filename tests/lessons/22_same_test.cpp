@@ -1,5 +1,6 @@
-// The trainer does each lesson's run: its flags give the losses, the held-out loss and the bytes that the
-// lesson's own program reports, bitwise. Rows of Slow take minutes, and are run if they are asked for:
+// The trainer can do the runs of the lessons: with the right flags its losses, held-out loss and bytes are
+// bitwise equal to those that the lesson's program reports. The rows of Slow take minutes, and run only with
+// SLOW=1:
 //   SLOW=1 build/tests/lessons/22_same_test
 #include <cstdlib>
 #include <map>
@@ -22,7 +23,7 @@ struct L22_Same : FolderTest, ::testing::WithParamInterface<Lesson> {
     EXPECT_EQ(outcome.code, 0) << program << " " << flags << "\n" << outcome.output;
     return outcome.code == 0 ? Json::parse(read("report.json")) : Json();
   }
-  // A lesson runs once for all of its rows.
+  // Each lesson runs once for all of its rows.
   Json expected() const {
     static std::map<std::string, Json> reports;
     const std::string flags = lesson.both + lesson.own;
@@ -64,7 +65,7 @@ void expect_same_bytes(const Json& made, const Json& expected, Bytes bytes) {
   EXPECT_TRUE(reserved.is_null() || made["reserved_bytes"] == reserved) << reserved;
 }
 
-TEST_P(L22_Same, AsTheLesson) {
+TEST_P(L22_Same, TheTrainerEqualsTheLesson) {
   const Json as = expected();
   ASSERT_TRUE(as.is_object());
   const Json made = trained(as);
@@ -100,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Quick, L22_Same,
                                                       adam8bit(kMeta), lora_on_meta(), fusion(), captured(),
                                                       mixture()})),
                          name_of);
-// Six minutes: only if the environment has SLOW=1.
+// They take six minutes.
 std::vector<Lesson> slow_rows() {
   if (!std::getenv("SLOW")) return {};
   return rows_of({optimizers(kMany), accumulation(kMany), mixed_precision(kFew), adam8bit(kMany), lora_base(),

@@ -1,4 +1,4 @@
-// Lesson 22: the exercises, and what the scoreboard's tables are made of.
+// Lesson 22: the exercises, and the functions behind the tables of the scoreboard.
 #include <set>
 #include <sstream>
 
@@ -20,17 +20,17 @@ const char* const kTiny = "--model=gpt-2x16x2 --context=16 --batch=8 --text-byte
 TEST(L22_Exercises, TokensPerSecondAreComparedByMedians) {
   RecordProperty("exercise", "22.1");
   EXPECT_DOUBLE_EQ(relative_speed({2, 2, 2}, 100, {1, 1, 1}, 100), 0.5)
-      << "steps of twice the time: half as many tokens per second";
+      << "steps take twice the time, so there are half as many tokens per second";
   EXPECT_DOUBLE_EQ(relative_speed({4, 4}, 400, {1, 1}, 100), 1)
-      << "a step of 4 times the tokens in 4 times the time is as fast";
+      << "4 times the tokens in 4 times the time: both runs have the same tokens per second";
   EXPECT_DOUBLE_EQ(relative_speed({1, 9, 1, 1, 1}, 100, {2, 2, 40, 2, 2}, 100), 2)
-      << "one step that the machine disturbed must not count: take medians, not means";
+      << "a step that was disturbed by another program must not count: use medians, not means";
   EXPECT_NEAR(relative_speed({1, 3, 3}, 100, {1, 1, 1}, 100), 1.0 / 3, 1e-12)
-      << "the fastest step is not the usual one: take medians";
+      << "the fastest step is not a typical one: use medians";
   EXPECT_DOUBLE_EQ(relative_speed({1, 2, 3}, 100, {3, 1, 2}, 100), 1)
-      << "the median of each run, not of the quotients of its steps";
+      << "take the median of each run, not the median of the quotients of steps";
   EXPECT_DOUBLE_EQ(relative_speed({2, 2, 2, 2}, 100, {1, 1}, 100), 0.5)
-      << "the numbers of timed steps may differ";
+      << "the two runs may have different numbers of timed steps";
 }
 
 TEST(L22_Exercises, TheFrontHasTheRunsThatNoOtherBeats) {
@@ -43,16 +43,18 @@ TEST(L22_Exercises, TheFrontHasTheRunsThatNoOtherBeats) {
   EXPECT_EQ(front({{1, 1}, {2, 3}, {3, 2}}), (Indices{0}))
       << "run 2 needs less memory than run 1, but more of both than run 0";
   EXPECT_EQ(front({{3, 1}, {2, 2}, {1, 3}}), (Indices{2, 1, 0})) << "the fastest comes first";
-  EXPECT_EQ(front({{1, 2}, {1, 1}}), (Indices{1})) << "of two equally fast runs the one with less memory";
-  EXPECT_EQ(front({{1, 2}, {2, 2}}), (Indices{0})) << "of two runs with equal memory the faster one";
-  EXPECT_EQ(front({{1, 1}, {1, 1}}), (Indices{0})) << "of equal runs the first";
+  EXPECT_EQ(front({{1, 2}, {1, 1}}), (Indices{1}))
+      << "of two equally fast runs, the one with less memory is on the front";
+  EXPECT_EQ(front({{1, 2}, {2, 2}}), (Indices{0}))
+      << "of two runs with equal memory, the faster one is on the front";
+  EXPECT_EQ(front({{1, 1}, {1, 1}}), (Indices{0})) << "of equal runs, only the first is on the front";
   EXPECT_EQ(front({{5, 5}}), (Indices{0}));
   EXPECT_TRUE(front({}).empty());
 }
 
 TEST(L22_Exercises, TheSearchFindsWhatBruteForceFinds) {
   RecordProperty("exercise", "22.3");
-  // Wide enough for budgets to differ, and on a machine that is often bound by its memory.
+  // The model is wide enough that budgets differ, and most kernels are memory-bound on this machine.
   const Scoreboard board("--model=gpt-2x256x4 --context=32 --batch=16 --text-bytes=20000", 1);
   const Machine machine = machine_called("H100");
   BestCombination all(board, machine), search(board, machine);
@@ -62,18 +64,19 @@ TEST(L22_Exercises, TheSearchFindsWhatBruteForceFinds) {
   for (int i = kBudgets; i >= 0; --i) {
     const int64_t budget = least + (most - least) * i / kBudgets;
     const auto found = search.within(budget), best = all.by_brute_force(budget);
-    ASSERT_TRUE(found.has_value()) << "budget " << budget << ": a combination fits";
+    ASSERT_TRUE(found.has_value()) << "budget " << budget
+                                   << ": a combination fits, but the search found none";
     EXPECT_LE(search.needs(*found).allocated, budget) << found->text() << " needs more than the budget";
     EXPECT_LE(search.needs(*found).seconds, all.needs(*best).seconds)
         << "budget " << budget << ": " << found->text() << " is slower than " << best->text();
   }
   BestCombination one(board, machine);
   one.within(most);
-  EXPECT_LE(one.measured(), 90)
-      << "if the first fits, no combination that is slower with one micro-batch has to be measured with more";
+  EXPECT_LE(one.measured(), 90) << "the search must stop: once a combination fits, none that is slower with "
+                                   "one micro-batch can be better";
 }
 
-// The data of a step is a function of its number alone.
+// The batch of a step depends only on the number of the step.
 TEST(L22_Exercises, AResumedRunReadsTheNextBatches) {
   RecordProperty("exercise", "22.5");
   const Scoreboard board(kTiny, 1);
@@ -81,8 +84,8 @@ TEST(L22_Exercises, AResumedRunReadsTheNextBatches) {
   const Context context;
   const std::string file = testing::TempDir() + "22_resumed.safetensors";
   std::vector<double> losses, resumed;
-  Training unbroken(s, board.text()), begun(s, board.text());
-  for (int i = 0; i < 6; ++i) losses.push_back(unbroken.step());
+  Training uninterrupted(s, board.text()), begun(s, board.text());
+  for (int i = 0; i < 6; ++i) losses.push_back(uninterrupted.step());
   for (int i = 0; i < 3; ++i) resumed.push_back(begun.step());
   begun.save(file);
   const Context other;
@@ -90,9 +93,10 @@ TEST(L22_Exercises, AResumedRunReadsTheNextBatches) {
   goes_on.load(file);
   while (goes_on.steps() < 6) resumed.push_back(goes_on.step());
   std::filesystem::remove(file);
-  EXPECT_TRUE(losses == resumed)
-      << "after step 3 the resumed run has other losses than the unbroken one: its last is " << resumed.back()
-      << ", not " << losses.back();
+  EXPECT_TRUE(losses == resumed) << "after step 3 the losses of the resumed run differ from those of the run "
+                                    "without an interruption: the last one "
+                                    "is "
+                                 << resumed.back() << ", not " << losses.back();
 }
 
 TEST(L22_Exercises, ACombinationForABudget) {
@@ -102,15 +106,16 @@ TEST(L22_Exercises, ACombinationForABudget) {
   for (std::string word; words >> word;)
     EXPECT_TRUE(std::set<std::string>({"--attention", "--keep", "--loss-rows", "--micro-batches"})
                     .contains(word.substr(0, word.find('='))))
-        << word << " changes more than how the step is computed";
+        << word << " is not one of the allowed flags: --attention, --keep, --loss-rows, --micro-batches";
   const Scoreboard board("--model=gpt2 --vocab=0 --context=0 --text-bytes=20000", 1);
   const Machine a100 = machine_called("A100");
   const PlannedStep mine = plan_step(board.settings(flags), board.text(), a100);
-  EXPECT_LE(mine.reserved, kByHandBudget) << flags << " needs " << bytes_text(mine.reserved);
-  // The model's FLOPs, and the blocks' forward pass once more, are what it takes at least.
+  EXPECT_LE(mine.reserved, kByHandBudget)
+      << flags << " needs " << bytes_text(mine.reserved) << ", which is more than the budget";
+  // The bound allows the FLOPs of the plain run and one more forward pass of the blocks.
   const PlannedStep plain = plan_step(board.settings(""), board.text(), a100);
   EXPECT_LE(mine.seconds, 1.2 * plain.seconds)
-      << flags << ": some flag costs time that this budget does not ask for";
+      << flags << ": a flag costs more time than this budget requires";
 }
 
 TEST(L22_Scoreboard, MethodsAreFlagsOfTheTrainer) {
@@ -126,7 +131,7 @@ TEST(L22_Scoreboard, MethodsAreFlagsOfTheTrainer) {
   expect_refused("no-such", [&] { board.settings("--no-such=1"); });
 }
 
-TEST(L22_Scoreboard, AVerdictSaysWhatDiffers) {
+TEST(L22_Scoreboard, TheVerdictNamesTheDifference) {
   const auto verdict_of = [](Claim faster, Claim less_memory, double speed, double memory) {
     return verdict({"m", "", faster, less_memory, true, "", "because"},
                    {.seconds = 1, .speed = speed, .memory = memory});
@@ -139,8 +144,8 @@ TEST(L22_Scoreboard, AVerdictSaysWhatDiffers) {
   EXPECT_EQ(verdict_of(Claim::Yes, Claim::Yes, NAN, 0.5), "agrees") << "on meta no time is known";
 }
 
-// A method that changes nothing is compared with its twin: on meta to the byte.
-TEST(L22_Scoreboard, ARunNeedsAsMuchAsItsTwin) {
+// Two runs with the same flags have the same peak, so the relative peak is 1.
+TEST(L22_Scoreboard, EqualRunsHaveEqualPeaks) {
   const Scoreboard board(kTiny, 2);
   for (const char* device : {"meta", "cpu"}) {
     const Context context(device);
@@ -155,8 +160,8 @@ TEST(L22_Scoreboard, ARunNeedsAsMuchAsItsTwin) {
   }
 }
 
-// What a combination needs on meta is what its run needs.
-TEST(L22_Scoreboard, PlannedBytesAreTheRuns) {
+// The predicted bytes of a run, from meta, are exactly its measured bytes.
+TEST(L22_Scoreboard, PredictedBytesEqualMeasuredBytes) {
   const Scoreboard board(kTiny, 1);
   for (const char* flags :
        {"", "--keep=each-block --micro-batches=4", "--precision=mixed --optimizer=adamw8bit",
@@ -182,16 +187,16 @@ TEST(L22_Scoreboard, APolicyIsChosenForABudget) {
     EXPECT_NE(s.used.find("\"keep\":\"" + s.keep + "\""), std::string::npos) << s.used;
     return s.keep;
   };
-  EXPECT_EQ(chosen(int64_t(1) << 40), "store-all") << "nothing is recomputed without need";
+  EXPECT_EQ(chosen(int64_t(1) << 40), "store-all") << "the budget is large, so nothing must be recomputed";
   const PlannedStep all = planned("store-all", 0), each = planned("each-block", 0);
   ASSERT_LT(each.reserved, all.peak.allocated());
   EXPECT_LE(planned(chosen(each.reserved), each.reserved).seconds, each.seconds);
   EXPECT_NE(chosen(all.peak.allocated() - 1), "store-all");
   expect_refused("no policy fits", [&] { chosen(1 << 20); });
-  expect_refused("for which budget", [&] { chosen(0); });
+  expect_refused("needs a budget", [&] { chosen(0); });
 }
 
-TEST(L22_Scoreboard, TheirPublishedRunsAreRepeated) {
+TEST(L22_Scoreboard, PublishedRunsAreReproduced) {
   const Context meta("meta");
   EXPECT_TRUE(failed_checks([](Report& report) { scoreboard_published(report); }).empty());
 }

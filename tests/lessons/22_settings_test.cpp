@@ -1,4 +1,4 @@
-// Lesson 22's program: settings from flags and files, and what is refused.
+// The program of lesson 22: settings from flags and files, and settings that are rejected.
 #include <set>
 
 #include "tests/lessons/22_program_testing.h"
@@ -7,7 +7,7 @@ namespace gradus {
 namespace {
 
 struct L22_Settings : ProgramTest {
-  // With one sentence, which says `part`, and nothing else; no file changes.
+  // The program fails with exit code `code` and one line that contains `part`, and no file has changed.
   void expect_refused_unchanged(const std::string& words, int code, const std::string& part,
                                 const std::string& before = "") const {
     const auto files = contents();
@@ -18,7 +18,7 @@ struct L22_Settings : ProgramTest {
   }
 };
 
-TEST_F(L22_Settings, OfAFileAreThoseOfTheFlags) {
+TEST_F(L22_Settings, AFileGivesTheSameSettingsAsFlags) {
   write("s.json", R"({"model": "gpt-2x16x2", "context": 16, "text-bytes": 20000, "batch": 4, "steps": 3,
                       "lr": 1e-2, "optimizer": "adamw8bit", "dropout": "0.1", "workers": 1})");
   expect_done("train --settings=s.json --save=a");
@@ -27,14 +27,14 @@ TEST_F(L22_Settings, OfAFileAreThoseOfTheFlags) {
   EXPECT_TRUE(read("a") == read("b"));
 }
 
-TEST_F(L22_Settings, FlagsComeBeforeFiles) {
+TEST_F(L22_Settings, FlagsOverrideFiles) {
   const std::string tiny = kTiny;
   write("s.json", R"({"steps": 9, "lr": 0.5, "save": "of the file", "dropout": 0.1})");
   expect_done("train " + tiny + "--settings=s.json --steps=3 --lr=0.01 --save=a");
   expect_done("train " + tiny + "--steps=3 --lr=0.01 --dropout=0.1 --save=b");
   EXPECT_TRUE(read("a") == read("b"));
   EXPECT_FALSE(fs::exists(path("of the file")));
-  // --load's come last.
+  // The settings of --load are used last.
   write("t.json", R"({"lr": 0.02, "weight-decay": 0.3})");
   expect_done("train --load=a --settings=t.json --steps=6 --weight-decay=0.1 --save=c");
   expect_done("train --load=b --lr=0.02 --weight-decay=0.1 --steps=6 --save=d");
@@ -45,8 +45,8 @@ TEST_F(L22_Settings, FlagsComeBeforeFiles) {
   EXPECT_EQ(settings("c").at("steps"), 6);
 }
 
-// All flags of a run but those of the place where it runs, and of files; what was said, and what was not.
-TEST_F(L22_Settings, AreInTheFileOfARun) {
+// The saved settings are all flags, given or not, except those of files and of the machine.
+TEST_F(L22_Settings, ARunIsSavedWithItsSettings) {
   const std::string data = "a \"text\", \\ Ü.txt";
   write(data, std::string(5000, 'a') + std::string(5000, 'b'));
   expect_done(
@@ -74,7 +74,7 @@ TEST_F(L22_Settings, AreInTheFileOfARun) {
   EXPECT_TRUE(read("a") == read("b"));
 }
 
-TEST_F(L22_Settings, WhatIsNoSettingsFile) {
+TEST_F(L22_Settings, FilesThatHaveNoSettings) {
   for (const auto& [text, code, part] : {
            std::tuple("", 1, "s.json is empty"),
            {"{\"steps\": 3", 1, "s.json: "},
@@ -109,7 +109,7 @@ TEST_F(L22_Settings, WhatIsNoSettingsFile) {
   expect_refused_unchanged("train --settings", 2, "--settings needs a value");
 }
 
-TEST_F(L22_Settings, WhatIsNoFileOfARun) {
+TEST_F(L22_Settings, FilesThatAreNotARun) {
   expect_done("train " + std::string(kTiny) + "--steps=2 --save=run");
   const std::string whole = read("run");
   const auto refuse = [&](const std::string& bytes, const char* part) {
@@ -124,7 +124,7 @@ TEST_F(L22_Settings, WhatIsNoFileOfARun) {
   refuse("no safetensors file at all, but a text", "bad");
   const float one[] = {1};
   write_safetensors(path("other"), {{"w", DType::F32, {1}, one}}, {});
-  refuse(read("other"), "bad: it does not say its settings");
+  refuse(read("other"), "bad: the file has no settings");
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string bytes = whole;
     const size_t at = bytes.find(from);
@@ -133,8 +133,8 @@ TEST_F(L22_Settings, WhatIsNoFileOfARun) {
   };
   refuse(changed(R"(\"lr\":0.001)", R"(\"lr\":[0.01)"), "bad: ");
   refuse(changed(R"(\"lr\":0.001)", R"(\"lr\":[.01])"), "bad: ");
-  refuse(changed(R"("steps":"2")", R"("steps":"x")"), "bad: 'x' is no number of steps");
-  refuse(changed(R"("steps":"2")", R"("Steps":"2")"), "bad: '' is no number of steps");
+  refuse(changed(R"("steps":"2")", R"("steps":"x")"), "bad: 'x' is not a number of steps");
+  refuse(changed(R"("steps":"2")", R"("Steps":"2")"), "bad: '' is not a number of steps");
   refuse(changed(R"("updates":"2")", R"("updates":"-")"), "bad");
   refuse(changed(R"(\"model\":\"gpt-2x16x2\")", R"(\"model\":\"gpt-1x16x2\")"), "bad");
   for (const char* command : {"train", "eval", "sample"}) {
@@ -153,13 +153,13 @@ TEST_F(L22_Settings, WhatIsNoFileOfARun) {
 TEST_F(L22_Settings, FilesThatCannotBeWritten) {
   const std::string tiny = std::string("train ") + kTiny + "--steps=2 ";
   expect_done(tiny + "--save=run");
-  expect_refused_unchanged(tiny + "--save=run", 1, "--save=run is there already; --load=run goes on with it");
-  expect_refused_unchanged("train --load=run --steps=4 --save=./run", 1, "--save=./run is there already");
+  expect_refused_unchanged(tiny + "--save=run", 1, "--save=run: the file exists; --load=run resumes it");
+  expect_refused_unchanged("train --load=run --steps=4 --save=./run", 1, "--save=./run: the file exists");
   for (const char* flag : {"save", "curve", "json", "trace"})
     expect_refused_unchanged(tiny + "--" + flag + "=none/file", 1, "none/file cannot be written");
   expect_refused_unchanged(tiny + "--save=run/file", 1, "run/file cannot be written");
   expect_refused_unchanged(tiny + "--device=meta --save=new", 1, "--save: the device meta");
-  // A full disk: files of 16 or 32 KiB at most, and then of 512 or 1024 bytes.
+  // A limit on the size of files acts like a full disk: at most 16 or 32 KiB, then 512 or 1024 bytes.
   const auto files = contents();
   expect_refused(gradus("train --load=run --save=run --steps=4", "ulimit -f 32;"), 1, "run: writing failed");
   expect_refused(gradus(tiny + "--save=new", "ulimit -f 32;"), 1, "new: writing failed");
@@ -168,8 +168,8 @@ TEST_F(L22_Settings, FilesThatCannotBeWritten) {
                  "curve cannot be written");
 }
 
-// Before the first step: there is no line of its progress.
-TEST_F(L22_Settings, CombinationsThatCannotBe) {
+// They are rejected before the first step, so there is no line of progress.
+TEST_F(L22_Settings, ImpossibleCombinations) {
   for (const auto& [flags, part] : {
            std::pair("--ranks=2 --lora=2", "--lora, --frozen and --weights are for one device"),
            {"--ranks=2 --frozen=4-bits", "--frozen"},
@@ -178,7 +178,7 @@ TEST_F(L22_Settings, CombinationsThatCannotBe) {
            {"--calls=captured --ranks=2", "--calls=captured: a step that waits for other ranks"},
            {"--ranks=2 --tensor-ranks=2 --zero=3", "--zero=3: with tensor, context or pipeline ranks"},
            {"--ranks=2 --pipeline-ranks=2 --zero=0", "--zero=0: with tensor"},
-           {"--ranks=3 --tensor-ranks=2", "--ranks=3: tensor, context and pipeline ranks take 2"},
+           {"--ranks=3 --tensor-ranks=2", "--ranks=3: it must be a multiple of 2, the product of tensor,"},
            {"--tensor-ranks=2", "--ranks=1: "},
            {"--ranks=3 --tensor-ranks=3", "2 heads cannot be shared out among 3 ranks"},
            {"--ranks=3 --pipeline-ranks=3", "2 blocks cannot be cut into 3 chunks"},

@@ -1,4 +1,4 @@
-// Small runs of the trainer, in this process.
+// Small runs of the trainer in the process of the test.
 #pragma once
 #include <map>
 
@@ -7,16 +7,16 @@
 
 namespace gradus {
 
-// Flags of a tiny run, in front of a test's own, which count where both have one of a name.
+// Flags of a tiny run. A test appends its own flags, which override these.
 inline const std::string kTiny =
     "--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 --steps=6 --warmup=2 --lr=0.01 ";
 
 inline TrainSettings settings_with(const std::string& flags) { return settings_of(kTiny + flags); }
 
-// `body` with the training of these settings, on each of its ranks.
+// Calls `body` with the training of these settings, on each of its ranks.
 inline void with_training(const TrainSettings& s, const char* device,
                           const std::function<void(Training&)>& body) {
-  static std::map<std::string, Text> texts;  // to write one takes longer than to train on it
+  static std::map<std::string, Text> texts;  // kept, because generating one takes longer than the training
   const std::string of = s.data + std::to_string(s.text_bytes) + "," + std::to_string(s.seed);
   if (!texts.contains(of)) texts.emplace(of, text_of(s));
   const Text& text = texts.at(of);
@@ -33,8 +33,8 @@ inline void with_training(const TrainSettings& s, const char* device,
   }
 }
 
-// Trains from the file `from`, or from the first weights, until `steps` steps are made, and saves. Returns
-// the losses, which all ranks must have alike.
+// Trains from the saved run `from`, or from the beginning, until step `steps`, and saves the run. Returns the
+// losses, which must be the same on all ranks.
 struct RunPart {
   int64_t steps;
   std::string save, from = "";

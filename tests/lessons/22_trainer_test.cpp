@@ -1,4 +1,4 @@
-// Lesson 22: what a run does follows from its settings and its state alone.
+// Lesson 22: the settings and the saved state of a run determine all its later steps.
 #include <cstring>
 #include <regex>
 
@@ -9,7 +9,7 @@
 namespace gradus {
 namespace {
 
-// Ways to train, as flags. Each is stopped after 3 of 6 steps.
+// Ways to train, as flags. Each run is saved after 3 of 6 steps and resumed.
 constexpr const char* kWays[] = {
     "",
     "--micro-batches=3",
@@ -69,15 +69,16 @@ constexpr const char* kWays[] = {
 
 struct L22_Ways : FolderTest, ::testing::WithParamInterface<const char*> {};
 
-TEST_P(L22_Ways, ASavedRunGoesOnAsIfItHadNotBeenStopped) {
+TEST_P(L22_Ways, AResumedRunIsBitwiseEqual) {
   const TrainSettings s = settings_with(GetParam());
   std::vector<double> begun = train(s, {3, path("half")}),
                       rest = train(s, {6, path("resumed"), path("half")});
   const std::vector<double> whole = train(s, {6, path("whole")});
   begun.insert(begun.end(), rest.begin(), rest.end());
   EXPECT_EQ(begun, whole);
-  EXPECT_TRUE(read("resumed") == read("whole")) << "the files differ";
-  EXPECT_FALSE(read("half") == read("whole")) << "nothing was trained";
+  EXPECT_TRUE(read("resumed") == read("whole"))
+      << "the file of the resumed run differs from that of the run without an interruption";
+  EXPECT_FALSE(read("half") == read("whole")) << "the weights did not change between step 3 and step 6";
 }
 INSTANTIATE_TEST_SUITE_P(All, L22_Ways, ::testing::ValuesIn(kWays), [](const auto& info) {
   std::string name = std::regex_replace(info.param, std::regex("[^A-Za-z0-9]+"), "_");
@@ -87,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(All, L22_Ways, ::testing::ValuesIn(kWays), [](const aut
 struct L22_OnDevices : FolderTest, ::testing::WithParamInterface<const char*> {};
 ON_DEVICES_WITH_DATA(L22_OnDevices);
 
-TEST_P(L22_OnDevices, ASavedRunGoesOnAsIfItHadNotBeenStopped) {
+TEST_P(L22_OnDevices, AResumedRunIsBitwiseEqual) {
   for (const char* way :
        {"--dropout=0.2 --optimizer=adamw8bit --keep=each-block", "--calls=compiled --precision=mixed-fp16",
         "--attention=flash --precision=mixed --lora=2 --frozen=4-bits",
@@ -104,8 +105,8 @@ TEST_P(L22_OnDevices, ASavedRunGoesOnAsIfItHadNotBeenStopped) {
 
 struct L22_Trainer : FolderTest {};
 
-// With a scale so large that the updates around the time of saving are skipped.
-TEST_F(L22_Trainer, UpdatesThatLossScalingSkips) {
+// The loss scale is so large that the updates before and after the saved step are skipped.
+TEST_F(L22_Trainer, SkippedUpdatesAreResumed) {
   for (const char* way : {"--dropout=0.2", "--calls=captured", "--ranks=2 --zero=2"}) {
     const TrainSettings s = settings_with("--precision=mixed-fp16 " + std::string(way));
     int64_t updates = 0;
@@ -118,7 +119,7 @@ TEST_F(L22_Trainer, UpdatesThatLossScalingSkips) {
       });
     };
     large_scale("half", 3);
-    EXPECT_EQ(updates, 0) << way << ": nothing is skipped here, so this test is of no use";
+    EXPECT_EQ(updates, 0) << way << ": no update was skipped, so this test tests nothing";
     large_scale("whole", 8);
     EXPECT_TRUE(updates > 0 && updates < 5) << way << ": " << updates;
     train(s, {8, path("resumed"), path("half")});
@@ -126,7 +127,7 @@ TEST_F(L22_Trainer, UpdatesThatLossScalingSkips) {
   }
 }
 
-// Two runs in one process, a step of each in turn; one is stopped and loaded while the other is there.
+// Two runs in one process, whose steps alternate; one run is saved and loaded while the other one exists.
 TEST_F(L22_Trainer, RunsDoNotDisturbEachOther) {
   const TrainSettings settings[] = {settings_with("--dropout=0.2 --precision=mixed-fp16 --workers=1"),
                                     settings_with("--calls=captured --seed=2 --optimizer=adamw8bit")};
@@ -157,8 +158,8 @@ TEST_F(L22_Trainer, RunsDoNotDisturbEachOther) {
   }
 }
 
-// Saving changes nothing, and a file is loaded whatever was trained before.
-TEST_F(L22_Trainer, GoesBackToAFile) {
+// Saving does not change a run, and loading replaces the state of any earlier training.
+TEST_F(L22_Trainer, ARunCanReturnToASavedStep) {
   for (const char* way : {"--dropout=0.2", "--workers=3 --micro-batches=2", "--calls=captured",
                           "--calls=compiled --precision=mixed-fp16", "--ranks=2 --zero=3"}) {
     const TrainSettings s = settings_with(way);
@@ -179,15 +180,15 @@ TEST_F(L22_Trainer, GoesBackToAFile) {
   }
 }
 
-// The bytes behind the header, which names the settings.
+// The bytes of a file after its header. The header has the settings, which may differ.
 std::string tensors(const std::string& bytes) {
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof header);
   return bytes.substr(8 + header);
 }
 
-// Choices of how the same numbers are computed.
-TEST_F(L22_Trainer, WhatDoesNotChangeABit) {
+// Settings that change how the same numbers are computed.
+TEST_F(L22_Trainer, SettingsThatKeepRunsBitwiseEqual) {
   for (const char* calls : {"captured", "compiled"}) {
     const std::string mixture = "--blocks=llama --experts=4 --balance=0.01 --calls=";
     EXPECT_EQ(train(settings_with(mixture + calls), {6, ""}),
@@ -204,12 +205,12 @@ TEST_F(L22_Trainer, WhatDoesNotChangeABit) {
   }
 }
 
-// ... and such as add numbers up in a different order.
+// The losses agree except for rounding errors.
 void expect_alike(const std::vector<double>& losses, const std::vector<double>& others,
                   const std::string& way) {
   ASSERT_EQ(losses.size(), others.size()) << way;
   for (size_t i = 0; i < losses.size(); ++i)
-    EXPECT_NEAR(losses[i], others[i], 1e-6 * losses[i])  // some 8 times the rounding of fp32
+    EXPECT_NEAR(losses[i], others[i], 1e-6 * losses[i])  // about 8 times the rounding error of fp32
         << way << ", step " << i;
 }
 constexpr const char* kLayouts[] = {
@@ -226,19 +227,21 @@ constexpr const char* kLayouts[] = {
     "--ranks=8 --pipeline-ranks=2 --tensor-ranks=2 --micro-batches=2",
 };
 
-TEST_F(L22_Trainer, WhatChangesRoundingOnly) {
+// Settings that add numbers in a different order.
+TEST_F(L22_Trainer, SettingsThatChangeOnlyRounding) {
   for (const std::string common :
        {"--model=gpt-4x16x2 --optimizer=sgd --lr=0.3 --clip=0 --dropout=0.2 ", "--model=gpt-4x16x2 "}) {
     const std::vector<double> plain = train(settings_with(common), {4, ""});
     for (const char* way : {"--micro-batches=4", "--attention=flash", "--loss-rows=24"})
       expect_alike(train(settings_with(common + way), {4, ""}), plain, common + way);
     for (const std::string way : kLayouts)
-      if (common.find("dropout") == common.npos || way.find("context") == way.npos)  // which refuse dropout
+      if (common.find("dropout") == common.npos ||
+          way.find("context") == way.npos)  // context ranks reject dropout
         expect_alike(train(settings_with(common + way), {4, ""}), plain, common + way);
   }
 }
 
-// A file says nothing of who saved it: each layout goes on from every other one's.
+// A saved run does not depend on the layout that saved it: every layout resumes the runs of the others.
 TEST_F(L22_Trainer, AnyLayoutLoadsAnyFile) {
   const std::string common = "--model=gpt-4x16x2 ";
   const std::vector<double> plain = train(settings_with(common), {6, path("one")});

@@ -55,11 +55,10 @@ int64_t predicted_elements(const LayerSetting& set) {
 }
 
 void layer_table(const std::string& picture, Report& report) {
-  std::cout
-      << "\n(a) One layer of the 22B model of Korthikanti et al. 2023, 16 bits, on 8 ranks (b 4, s 2,048, h "
-         "6,144, a 64):\n    activations saved, elements and messages sent, per rank\n";
+  std::cout << "\n(a) One layer of the 22B model of Korthikanti et al. 2023, 16 bits, on 8 ranks (b 4, "
+               "s 2,048, h 6,144, a 64):\n    activations saved, elements and messages sent, per rank\n";
   Table table({"parallelism", "published", "not saved in gradus", "measured", "elements sent", "messages"});
-  BarChart chart{"Activations saved per rank, one layer of (a), MiB", {}, {"same on all 8 ranks", "sharded"}};
+  BarChart chart{"MiB of activations per rank, layer of 22B model", {}, {"same on all 8 ranks", "sharded"}};
   int64_t wrong_bytes = 0, wrong_elements = 0, rows = 0, nothing_shared[2] = {};
   for (const auto& [name, sequence, t] :
        {std::tuple("none", Sequence::Whole, 1),

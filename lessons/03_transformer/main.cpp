@@ -62,6 +62,9 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set, 
   const int64_t N = set.model.parameter_count(), tokens = set.batch * set.model.context;
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
+  report.config("heads", set.model.heads);
+  report.config("vocabulary", set.model.vocab);
+  report.config("losses", "nats per byte");
   ReportRow& row = report.row("gpt");
   run.fill(row, tokens);
   row.model_flops = set.model.flops_per_token() * tokens;

@@ -100,12 +100,10 @@ void draw_curve(const std::vector<double>& losses, double held_out, std::optiona
                 const std::string& path) {
   std::vector<double> steps(losses.size());
   std::iota(steps.begin(), steps.end(), 0.0);
-  LinePlot plot{.title = "Loss per step",
-                .x_label = "step",
-                .y_label = "nats per byte",
-                .series = {},
-                .references = {{"held-out loss", held_out}}};
+  LinePlot plot{"Loss per step", "step", "nats per byte", {}, {}};
   plot.series.push_back({"training loss", steps, losses});
+  const double last = double(losses.size()) - 1;
+  plot.series.push_back({"held-out loss: " + number_text(held_out), {0, last}, {held_out, held_out}});
   if (floor) plot.references.push_back({"entropy floor", *floor});
   write_file(path, draw(plot));
   std::cout << "loss curve: " << path << "\n";

@@ -114,15 +114,15 @@ TEST_F(L03_Checks, HoldAndEachFailsOnAWrongValue) {
   run.requests.back() = 8;
   EXPECT_EQ(failed(), Names{"device allocations after step 2"});
   run.requests.back() = 7, run.losses.back() = 56;  // the mean of the last 50 is 5.04
-  EXPECT_EQ(failed(), Names{"last loss, compared with the first loss"});
+  EXPECT_EQ(failed(), Names{"last loss; bound: first loss"});
   run.losses.back() = 4, trained.held_out = 0.98;
-  EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, lower bound"});
+  EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, lower bound (1 % for chance)"});
   trained.held_out = 1.06;
   EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, upper bound"});
   trained.nears_floor = false;
   EXPECT_EQ(failed(), Names{});
   trained.held_out = 0.98;
-  EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, lower bound"});
+  EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, lower bound (1 % for chance)"});
   trained.floor = std::nullopt;  // not known for other texts
   EXPECT_EQ(failed(), Names{});
 }
@@ -130,7 +130,7 @@ TEST_F(L03_Checks, HoldAndEachFailsOnAWrongValue) {
 TEST_F(L03_Checks, AreSkippedIfThereAreTooFewSteps) {
   run.losses[0] = 3, trained.held_out = 2;  // the loss rose and is far above the floor
   run.losses.resize(20), run.requests.resize(20);
-  EXPECT_EQ(failed(), Names{"last loss, compared with the first loss"});
+  EXPECT_EQ(failed(), Names{"last loss; bound: first loss"});
   run.losses.resize(19), run.requests.resize(2);
   EXPECT_EQ(failed(), Names{});
   run.losses.resize(1), run.requests.resize(1);

@@ -91,7 +91,7 @@ RunFlags::RunFlags(Args& args)
           "load", "",
           "load a saved run and its settings; train resumes it; flags given here override settings")),
       settings(settings_of(args, ranks.ranks)) {
-  args.text("settings", "", "a JSON object of these flags; flags given here override it");
+  args.text("settings", "", "file with a JSON object of these flags; flags given here override it");
   ranks.device = device != "auto" ? device : ranks.comm == "nccl" ? "cuda" : "cpu";
   ranks.seed = uint64_t(settings.seed), ranks.memory_budget = memory;
   if (!load.empty()) settings.weights.clear();  // the loaded file has all weights

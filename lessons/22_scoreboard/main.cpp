@@ -54,9 +54,8 @@ static int lesson_22(int argc, char** argv) {
   const std::vector<Method> more = course_methods(sequences);
   std::vector<Measured> measured = run_methods(
       "(a) Ten methods of a published table, relative to the plain run: fp32, AdamW, all activations saved. "
-      "Ranks are "
-      "simulated\npeak: without the workspace. published gain: improved by the method, according to the "
-      "table",
+      "Ranks are simulated\n"
+      "peak: without the workspace. published gain: what the method improves, according to the table",
       methods, board, report);
   for (const Measured& m :
        run_methods("(b) More methods of the course, and combinations, relative to the plain run. "

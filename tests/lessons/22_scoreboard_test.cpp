@@ -93,10 +93,9 @@ TEST(L22_Exercises, AResumedRunReadsTheNextBatches) {
   goes_on.load(file);
   while (goes_on.steps() < 6) resumed.push_back(goes_on.step());
   std::filesystem::remove(file);
-  EXPECT_TRUE(losses == resumed) << "after step 3 the losses of the resumed run differ from those of the run "
-                                    "without an interruption: the last one "
-                                    "is "
-                                 << resumed.back() << ", not " << losses.back();
+  EXPECT_TRUE(losses == resumed)
+      << "the losses of the resumed run differ from those of the uninterrupted run: the last one is "
+      << resumed.back() << ", not " << losses.back();
 }
 
 TEST(L22_Exercises, ACombinationForABudget) {

@@ -27,7 +27,7 @@ void check_small(const std::vector<std::array<WorkloadRun, 2>>& runs, Report& re
   for (const auto& [on_device, on_meta] : runs)
     different +=
         on_device.reserved != on_meta.reserved || on_device.device_allocations != on_meta.device_allocations;
-  report.check_equal("small: runs whose memory differs from the run on meta", different, 0);
+  report.check_equal("small: runs whose reserved bytes or device allocations differ on meta", different, 0);
 }
 
 void check_clean(const Found& found, Report& report) {

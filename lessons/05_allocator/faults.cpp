@@ -24,11 +24,12 @@ void print(const char* which, const Found& found) {
   if (found.leaks.empty()) std::cout << run << "no leak\n";
   for (const Leak& leak : found.leaks)
     std::cout << run << "leak: " << leak.name << " (" << leak.op << "), " << bytes_text(leak.bytes)
-              << ", allocated in steps " << leak.steps.front() << " to " << leak.steps.back() << "\n";
+              << " in all, allocated in steps " << leak.steps.front() << " to " << leak.steps.back() << "\n";
   if (!found.spike) return;
   const Spike& s = *found.spike;
-  std::cout << run << "largest short-lived block: " << s.name << " (" << s.op << "), " << bytes_text(s.bytes)
-            << ", " << percent_text(s.share()) << " of the peak, step " << s.step << ", " << s.events
+  std::cout << run << (found.has_large_spike() ? "spike: " : "no spike; largest short-lived block: ")
+            << s.name << " (" << s.op << "), " << bytes_text(s.bytes) << ", " << percent_text(s.share())
+            << " of the peak, in step " << s.step << ", alive for " << s.events
             << (s.events == 1 ? " event" : " events") << "\n";
 }
 
@@ -36,7 +37,7 @@ void print(const char* which, const Found& found) {
 
 void find_faults(Report& report, const Workload& workload, const Lesson& lesson, const std::string& folder) {
   const Cure padded{.name = "padded", .padded = true};  // so that all steps are the same
-  std::cout << "\nFindings in the memory history:\n";
+  std::cout << "\nFindings in the memory history of the small model, padded, " << kSteps << " steps:\n";
   {
     LessonContext context(lesson);
     context.device.allocator().keep_history();

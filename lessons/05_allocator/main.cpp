@@ -46,12 +46,11 @@ struct Settings {
 static WorkloadRun measure(Report& report, const Settings& set, const Cure& cure, const Lesson& lesson) {
   const WorkloadRun run = run_on_meta(set.gpt2, cure, lesson.steps, lesson.seed, set.workloads);
   ReportRow& row = report.row("GPT-2 " + cure.name);
-  row.reserved_bytes = run.reserved;
+  row.peak = run.peak, row.reserved_bytes = run.reserved;
   row.extra = {{"fragmentation", run.ratio()},
                {"device allocations after step 2", double(run.late_allocations)},
                {"batch not longer", double(run.repeat_allocations)},
                {"device frees", double(run.device_frees)}};
-  if (cure.name == "naive") row.peak = run.peak;
   if (cure.budget > 0) row.extra.emplace_back("OOM", double(run.out_of_memory));
   return run;
 }
@@ -85,9 +84,10 @@ static void measure_time(Report& report, const Settings& set, const Lesson& less
   check_small(runs, report);
 }
 
-static void draw(const std::string& path, const std::string& title) {
-  write_memory_plot(path, current().device.allocator(), title);
-  std::cout << title << ": " << path << "\n";
+static void draw(const std::string& path, const std::string& title, size_t first = 0) {
+  write_memory_plot(path, {{"", current().device.allocator().history(), first}},
+                    "GPT-2 naive, 8 GiB GPU: " + title);
+  std::cout << "  " << title << ": " << path << "\n";
 }
 
 // Draws the memory of the 8 GiB GPU in the first steps of the first workload, event by event; and, in a
@@ -95,6 +95,7 @@ static void draw(const std::string& path, const std::string& title) {
 static void draw_workload(const Settings& set, const Lesson& lesson) {
   const int64_t steps = std::min(lesson.steps, set.drawn_steps);
   int64_t emptied = -1;
+  std::cout << "Pictures of the row GPT-2 naive, 8 GiB GPU, first workload:\n";
   {
     Context context("meta");
     context.device.allocator().keep_history();
@@ -102,16 +103,26 @@ static void draw_workload(const Settings& set, const Lesson& lesson) {
       const int64_t held = int64_t(context.device.allocator().segments().size());
       if (emptied < 0 && held < context.device.meter().device_requests()) emptied = step;
     });
-    draw(lesson.plot("05_naive.svg"), "Batches of changing length: GPT-2 naive on a GPU of 8 GiB");
+    draw(lesson.plot("05_naive.svg"), "the first " + std::to_string(steps) + " steps");
   }
   if (emptied < 1) return;
   Context context("meta");
+  Allocator& allocator = context.device.allocator();
+  size_t first = 0;  // event of the picture; those before it list what was allocated before the recording
   run_workload(set.gpt2, set.limited, emptied + 1, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
-    if (step == emptied - 1) context.device.allocator().keep_history();
+    if (step == emptied - 1) allocator.keep_history(), first = allocator.history().size();
   });
-  draw(lesson.plot("05_emptied.svg"),
-       "GPU of 8 GiB: the cache is emptied in step " + std::to_string(emptied));
+  draw(lesson.plot("05_emptied.svg"), "the cache is emptied in step " + std::to_string(emptied), first);
 }
+
+constexpr const char* kHowToRead = R"(
+How to read the table:
+  GPT-2: workloads on meta; memory of the workload with the largest fragmentation (reserved / peak), largest value of each count
+  small: one short workload on --device; predicted: reserved on meta
+  device allocations after step 2: all after the first two steps
+  batch not longer: of these, in steps whose batch is at most as long as an earlier one
+  OOM: number of workloads that end out of memory
+)";
 
 static int lesson_05(int argc, char** argv) {
   Lesson lesson(argc, argv, "05_allocator", "fragmentation of the caching allocator, and four cures", 300);
@@ -130,6 +141,7 @@ static int lesson_05(int argc, char** argv) {
   draw_workload(set, lesson);
   measure_cures(report, set, lesson);
   measure_time(report, set, lesson);
+  std::cout << kHowToRead;
   return lesson.finish(report);
 }
 

@@ -63,8 +63,10 @@ TEST(L05_Checks, OnMetaAsOnTheDevice) {
   };
   EXPECT_EQ(failed(0, 0), Names{});
   for (const int64_t difference : {-1, 1}) {
-    EXPECT_EQ(failed(difference, 0), Names{"small: runs whose memory differs from the run on meta"});
-    EXPECT_EQ(failed(0, difference), Names{"small: runs whose memory differs from the run on meta"});
+    EXPECT_EQ(failed(difference, 0),
+              Names{"small: runs whose reserved bytes or device allocations differ on meta"});
+    EXPECT_EQ(failed(0, difference),
+              Names{"small: runs whose reserved bytes or device allocations differ on meta"});
   }
 }
 

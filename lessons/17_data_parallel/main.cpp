@@ -83,6 +83,7 @@ static int lesson_17(int argc, char** argv) {
   report.config("ranks", most);
   report.config("steps", lesson.steps);
   report.config("network", network);
+  report.config("clock", args.comm == "sim" ? "simulated" : "measured");
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
   args.made = lesson.traced_ranks();
   const TrainOneWay train_rank = [&](Comm& comm, const ParallelWay& way) {
@@ -105,8 +106,8 @@ static int lesson_17(int argc, char** argv) {
   }
   if (args.comm != "sim") return lesson.finish(report);
   const RingSteps ring = watch_ring(4);
-  std::cout << "\n(a) Ring all-reduce of 4 ranks: the 4 parts on each rank, which starts with 10^rank in "
-               "each; [just received]\n";
+  std::cout << "\n(a) Ring all-reduce of 4 ranks: the 4 parts on each rank after each step; rank r starts "
+               "with 10^r in each part; [changed in this step]\n";
   print_ring(std::cout, ring);
   write_file(lesson.plot("17_ring.svg"), draw_ring(ring));
   check_ring(count_ring(network_called("pcie"), 6, 6000), report);

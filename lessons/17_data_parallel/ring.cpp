@@ -120,11 +120,14 @@ RingCounts count_ring(const Network& network, int64_t ranks, int64_t numel, cons
 }
 
 void check_ring(const RingCounts& ring, Report& report) {
-  report.check_equal("ring: elements that differ from the sum", ring.wrong, 0);
-  report.check_equal("ring: elements sent by all ranks, 2 (N-1) n", ring.sent,
+  const std::string name =
+      "ring of " + std::to_string(ring.ranks) + " ranks, " + std::to_string(ring.numel) + " elements: ";
+  report.check_equal(name + "elements that differ from the sum", ring.wrong, 0);
+  report.check_equal(name + "elements sent by all ranks, 2 (N-1) n", ring.sent,
                      2 * (ring.ranks - 1) * ring.numel);
-  report.check_at_most("ring: simulated time, relative difference from the formula",
-                       std::abs(ring.seconds / ring.formula - 1), 1e-9);
+  report.check_at_most(
+      name + "simulated time, relative difference from 2 (N-1) (latency + bytes / N / bandwidth)",
+      std::abs(ring.seconds / ring.formula - 1), 1e-9);
 }
 
 }  // namespace gradus

@@ -25,7 +25,7 @@ constexpr double kPublishedSeconds = 0.3 * 8192 / 65'536;
 // efficiency, t(1) / t(N), against N.
 void scaling_table(const std::vector<ScaledStep>& steps, const std::vector<ScaledStep>& published,
                    const std::string& picture, Report& report);
-// Draws the timelines of a step on 4 ranks, with gradients summed after the backward pass and during it. Rank
+// Draws the timelines of a step on 8 ranks, with gradients summed after the backward pass and during it. Rank
 // 0 stands for all: their timelines are equal. Also writes a trace of all ranks for trace viewers.
 void timelines(const Lesson& lesson);
 

@@ -116,13 +116,15 @@ TEST(L17_Ring, ItsChecksFailForWrongValues) {
     EXPECT_EQ(one.wrong, 1) << value;
   }
   const Checked failed(ring, check_ring);
-  EXPECT_EQ(failed([](RingCounts& r) { r.wrong = 1; }), Names{"ring: elements that differ from the sum"});
+  const std::string name = "ring of 6 ranks, 6000 elements: ";
+  EXPECT_EQ(failed([](RingCounts& r) { r.wrong = 1; }), Names{name + "elements that differ from the sum"});
   for (const int64_t more : {-1, 1})
     EXPECT_EQ(failed([=](RingCounts& r) { r.sent += more; }),
-              Names{"ring: elements sent by all ranks, 2 (N-1) n"});
+              Names{name + "elements sent by all ranks, 2 (N-1) n"});
   for (const double factor : {1 - 1e-8, 1 + 1e-8, double(NAN)})
-    EXPECT_EQ(failed([=](RingCounts& r) { r.seconds *= factor; }),
-              Names{"ring: simulated time, relative difference from the formula"});
+    EXPECT_EQ(
+        failed([=](RingCounts& r) { r.seconds *= factor; }),
+        Names{name + "simulated time, relative difference from 2 (N-1) (latency + bytes / N / bandwidth)"});
 }
 
 // Two layers of y = x w, the first with a bias; each rank has a different x.

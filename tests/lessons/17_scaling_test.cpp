@@ -36,7 +36,7 @@ TEST_F(L17_Scaling, TheTraceIsThatOfTheOverlappedStep) {
   }
   EXPECT_GT(sums, 3) << "buckets of 25 MiB";
   EXPECT_LT(sums_begin, 0.75 * backward_ends) << "the first bucket is summed while the backward pass goes on";
-  EXPECT_EQ(of_rank.size(), 4u);
+  EXPECT_EQ(of_rank.size(), 8u);
   for (const auto& [rank, spans] : of_rank)
     EXPECT_EQ(spans, of_rank[0]) << "rank 0 is drawn for all; rank " << rank << " has a different timeline";
 }
@@ -70,9 +70,9 @@ TEST_F(L17_Scaling, ItsChecksFailForWrongTimes) {
   const auto failed = [&](size_t i, double overlapped) {
     return checked([=](auto& steps) { steps[i].overlapped = overlapped; });
   };
-  const std::string longer = "(b) overlapped / max(compute, communication), smallest",
-                    after = "(b) overlapped / no overlap, largest",
-                    most = "(b) overlapped / no overlap, smallest";
+  const std::string longer = "(b), 1 to 64 ranks: overlapped / max(compute, all-reduces), smallest",
+                    after = "(b), 1 to 64 ranks: overlapped / no overlap, largest",
+                    most = "(b), 1 to 64 ranks: overlapped / no overlap, smallest";
   EXPECT_EQ(failed(1, 9.9), Names{longer}) << "compute takes 10 s";
   EXPECT_EQ(failed(3, 15.9), Names{longer}) << "communication takes 16 s";
   EXPECT_EQ(failed(2, 10.1), Names{after});

@@ -74,7 +74,7 @@ Names failed_ways(const std::function<void(int64_t rank, SummedRun&)>& plant) {
 TEST(L17_Ways, TheReportFailsIfARankDiffers) {
   EXPECT_EQ(failed_ways([](int64_t, SummedRun&) {}), Names{});
   const Names unlike{"2 ranks, way: parameters that differ bitwise from the single-device run"},
-      sent{"2 ranks, way: ranks whose elements sent differ from 2 Psi (N-1)/N"};
+      sent{"2 ranks, way: ranks whose elements sent differ from 2 (N-1)/N of the padded gradients"};
   for (const int64_t wrong : {0, 1}) {
     const auto failed = [&](const std::function<void(SummedRun&)>& plant) {
       return failed_ways([&](int64_t rank, SummedRun& run) {
@@ -100,7 +100,8 @@ TEST(L17_Ways, TheReportFailsIfARankDiffers) {
 TEST(L17_Ways, TheReportFailsIfTheShardsAreNotTheBatch) {
   const OneDevice whole{{{1, 2}, {3, 4}}, 5};
   const Checked failed(whole, [&](const OneDevice& parts, Report& r) { check_shards(3, parts, whole, r); });
-  const Names off{"single device, batch in 3 shards: largest difference of weights from the whole batch"};
+  const Names off{
+      "single device, gradient summed over 3 shards or of the whole batch: largest difference of a weight"};
   EXPECT_EQ(failed([](OneDevice& d) { d.weights[1][1] += 9e-5; }), Names{});
   for (const double by : {-1.1e-4, 1.1e-4, double(NAN)})
     EXPECT_EQ(failed([=](OneDevice& d) { d.weights[1][1] += by; }), off);

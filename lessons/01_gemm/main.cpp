@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "kernels/cpu/gemm_tile.h"
+#include "kernels/cpu/parallel.h"
 #include "lessons/01_gemm/by_hand.h"
 #include "lessons/01_gemm/cpu_ladder.h"
 #include "lessons/01_gemm/gpu_rungs.h"
@@ -36,10 +37,14 @@ struct OnDevice {
   Tensor a, b, c;
 };
 
-static void traffic_row(Report& report, const std::string& name, double flops, const emu::Traffic& traffic) {
+// A row with the predicted and the counted traffic; on meta, which counts nothing, with the prediction alone.
+static void traffic_row(Report& report, const std::string& name, double flops, const emu::Traffic& predicted,
+                        const emu::Traffic* counted) {
   ReportRow& row = report.row(name);
-  row.extra = {{"counted FLOPs/byte", flops / double(traffic.bytes())},
-               {"sectors per warp load", traffic.sectors_per_load()}};
+  row.extra = {{"predicted FLOPs/byte", flops / double(predicted.bytes())}};
+  if (counted) row.extra.emplace_back("counted FLOPs/byte", flops / double(counted->bytes()));
+  const emu::Traffic& traffic = counted ? *counted : predicted;
+  row.extra.emplace_back("sectors per warp load", traffic.sectors_per_load());
   if (traffic.shared_loads)
     row.extra.emplace_back("FMAs per shared load", flops / 2 / double(traffic.shared_loads));
 }
@@ -58,20 +63,21 @@ static void cpu_ladder(const Lesson& lesson, const std::string& picture, Report&
   const std::vector<double> in_pairs =
       ladder.add("C7 as C5, bf16 inputs", true, 2.0 * 1024 / (8 + 2.0 * 1024 / 1024),
                  [](const Problem& p, float* c) { pairs(p.n, p.a16.data(), p.b16.data(), c); });
-  std::cout << ladder.table;
-  if (!cpu::kHasPairs)
-    std::cout
-        << "This processor has no instruction that multiplies bf16 numbers, so C7 converts them to fp32.\n";
+  const char* instructions[] = {"none, so C7 converts to fp32", "AVX-512-BF16", "AMX"};
+  report.config("bf16 instructions", instructions[int(cpu::kPairUnit)]);
+  std::cout
+      << "CPU rungs C1 to C7 (empty: too slow). G1 to G4, below, are GPU kernels; emu simulates a GPU.\n"
+      << ladder.table;
   std::cout << std::endl;
   write_file(picture, draw(ladder.chart));
   std::cout << "bar chart: " << picture << "\n";
   report.timing_at_least("throughput C5 / C1, n = 1024", gflops[4][3] / gflops[0][3], 10);
   if (gflops.size() == 6)  // with the library
-    report.timing_at_least("throughput C5 / C6, smallest for n >= 1000", least_ratio(gflops[4], gflops[5]),
-                           0.75);
+    report.timing_at_least("throughput C5 / C6, smallest ratio at n >= 1000",
+                           least_ratio(gflops[4], gflops[5]), 0.75);
   if (cpu::kHasPairs)
-    report.timing_at_least("throughput C7 / C5, smallest for n >= 1000", least_ratio(in_pairs, gflops[4]),
-                           1.5);
+    report.timing_at_least("throughput C7 / C5, smallest ratio at n >= 1000",
+                           least_ratio(in_pairs, gflops[4]), 1.5);
 }
 
 // The GPU's rungs on emu: counts their memory traffic, and compares it with the prediction.
@@ -85,7 +91,7 @@ static void count_gpu_ladder(const Lesson& lesson, Report& report) {
     const emu::Traffic counted = emu::traffic(),
                        predicted = rung.predicted({problem.n, problem.n, problem.n});
     const std::string name = rung.name + " on emu, n = " + std::to_string(problem.n);
-    traffic_row(report, name, problem.gflop() * 1e9, counted);
+    traffic_row(report, name, problem.gflop() * 1e9, predicted, &counted);
     check_errors(name, {on_emu.worst_error()}, report);
     check_traffic(name, counted, predicted, report);
   }
@@ -122,13 +128,14 @@ static int lesson_01(int argc, char** argv) {
   LessonContext context(lesson);
   Report report = lesson.report();
   report.config("runs per timing", lesson.steps);
+  report.config("threads", int64_t(cpu::thread_count()));
   const std::string on = context.device.name();
   if (all || on == "cpu") cpu_ladder(lesson, lesson.plot("01_gemm.svg"), report);
   if (all || on == "emu") count_gpu_ladder(lesson, report);
   if (on == "cuda") time_gpu_ladder(lesson, report);
   if (on == "meta")
     for (const GpuRung& rung : emu::gpu_rungs())
-      traffic_row(report, rung.name, 2.0 * 4096 * 4096 * 4096, rung.predicted({4096, 4096, 4096}));
+      traffic_row(report, rung.name, 2.0 * 4096 * 4096 * 4096, rung.predicted({4096, 4096, 4096}), nullptr);
   return lesson.finish(report);
 }
 

@@ -12,10 +12,9 @@ namespace gradus {
 constexpr int64_t kMostLayers = 1000;
 
 static void check_mixture(const TransformerConfig& c) {
-  check(
-      c.chosen >= 2 && c.chosen <= c.experts, "transformer: each token takes ", c.chosen, " of ", c.experts,
-      " experts; it must be at least 2, because a single one would have weight 1 whatever the router says, ",
-      "and at most all");
+  check(c.chosen >= 2 && c.chosen <= c.experts, "transformer: each token takes ", c.chosen, " of ", c.experts,
+        " experts; it must be at least 2, because the weight of a single expert is always 1, and at most ",
+        "the number of experts");
   check(c.capacity_factor >= 0 && std::isfinite(c.capacity_factor) && c.balance >= 0 &&
             std::isfinite(c.balance),
         "transformer: capacity factor ", c.capacity_factor, ", balance ", c.balance,

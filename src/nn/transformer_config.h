@@ -44,7 +44,7 @@ struct TransformerConfig {
   int64_t mlp_channels = 0;          // width of the MLP's activations; 0: 4 channels
 
   // A mixture: each block has `experts` MLPs, and each token chooses `chosen` of them. An expert has
-  // expert_capacity() places per sequence; a token that finds all of them taken skips the expert.
+  // expert_capacity() places per sequence; a token that finds no free place skips the expert.
   int64_t experts = 0, chosen = 2;
   double capacity_factor = 0;  // places per expert, relative to an even division; 0: one place per token
   double balance = 0;          // alpha of the balance loss that training adds, once per block

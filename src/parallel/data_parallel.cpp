@@ -8,7 +8,7 @@ namespace gradus {
 
 static void check_whole(const Parameters& parameters) {
   check(!*parameters.shares || !(*parameters.shares)->sums_gradients(),
-        "data parallel: the parameters are shared out by Zero, which sums their gradients");
+        "data parallel: the parameters are sharded by Zero, which sums their gradients");
 }
 
 void sum_gradients(Comm& comm, Parameters& parameters) {

@@ -26,7 +26,7 @@ struct SecondOfExperts : LinearVariant {
 ExpertParallel::ExpertParallel(Comm& ranks, Transformer& model) : ranks_(ranks), model_(model) {
   const int64_t E = model.config.experts, N = ranks.size();
   check(E > 0, "expert parallel: the model has no experts; set experts, for example to 8");
-  check(E % N == 0, "expert parallel: ", E, " experts cannot be shared out among ", N,
+  check(E % N == 0, "expert parallel: ", E, " experts cannot be divided among ", N,
         " ranks; use a number of ranks that divides them");
   check_whole_model("expert parallel", model);
   std::unordered_set<const Parameter*> of_experts;

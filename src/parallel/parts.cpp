@@ -4,9 +4,9 @@ namespace gradus {
 
 void check_whole_model(const char* strategy, Transformer& model) {
   for (const Parameter& p : model.parameters)
-    check(!p.shard && !*model.parameters.shares, strategy, ": the model is shared out already");
+    check(!p.shard && !*model.parameters.shares, strategy, ": the model is divided already");
   for (const Linear* l : model.linears())
-    check(!l->variant, strategy, ": ", l->name, " has an adapter or a weight in 4 bits; ranks share out ",
+    check(!l->variant, strategy, ": ", l->name, " has an adapter or a weight in 4 bits; ranks divide ",
           "models without them");
 }
 

@@ -29,7 +29,7 @@ static Tensor gathered(Comm& comm, const Tensor& x) {
 }
 static Tensor empty_part(const Comm& comm, const Tensor& x) {
   const int64_t T = x.shape()[1], N = comm.size();
-  check(T % N == 0, "ranks: ", T, " tokens cannot be shared out among ", N, " ranks; use a multiple of ", N);
+  check(T % N == 0, "ranks: ", T, " tokens cannot be divided among ", N, " ranks; use a multiple of ", N);
   return empty(x, with_tokens(x.shape(), T / N), "part of the tokens");
 }
 // This rank's part of the sum of all ranks' x.

@@ -14,7 +14,7 @@ Tensor gather_sums(Tensor own, const std::vector<Comm*>& groups) {
 ShardedGradNorm::ShardedGradNorm(Parameters& own, std::vector<Comm*> groups)
     : own_(own), groups_(std::move(groups)) {
   check(!groups_.empty(), "sharded norm: no group of ranks");
-  check(!*own.shares, "sharded norm: the parameters are shared out already");
+  check(!*own.shares, "sharded norm: the parameters are divided already");
   for (Parameter& p : own) p.counted = p.shard || groups_[0]->rank() == 0;
   *own.shares = this;
 }

@@ -12,7 +12,7 @@ namespace gradus {
 
 RanksArgs ranks_flags(Args& flags, int64_t most, int64_t usual) {
   RanksArgs args;
-  args.ranks = flags.integer("ranks", usual, "how many train together", 1, most);
+  args.ranks = flags.integer("ranks", usual, "number of ranks (devices that train together)", 1, most);
   args.comm = flags.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-NN)",
                            {"sim", "mpi", "nccl"});
   timeout_flag(flags);

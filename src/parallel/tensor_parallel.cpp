@@ -68,10 +68,10 @@ struct EndsOfRanks : ModelEnds {
 static void share_out(Comm& ranks, Transformer& model, Sequence sequence, Allocate when) {
   const TransformerConfig& c = model.config;
   const int64_t N = ranks.size(), r = ranks.rank();
-  check(c.heads % N == 0, "tensor parallel: ", c.heads, " heads cannot be shared out among ", N,
+  check(c.heads % N == 0, "tensor parallel: ", c.heads, " heads cannot be divided among ", N,
         " ranks; use a number of ranks that divides them");
   check(c.heads_per_kv() == 1 && c.experts == 0,
-        "tensor parallel: heads that share keys and values, and experts, cannot be shared out; ",
+        "tensor parallel: heads that share keys and values, and experts, cannot be divided; ",
         "set kv_heads and experts to 0");
   check(c.loss_rows == 0, "tensor parallel: the loss is of all rows at once; set loss_rows to 0");
   check(!model.blocks.empty(), "tensor parallel: the model has no blocks");

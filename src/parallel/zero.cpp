@@ -22,7 +22,7 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
     check(p.value.storage().dropped(), "zero: parameter '", p.name,
           "' has its memory already; make the model with Allocate::Later");
     check(p.trainable(), "zero: parameter '", p.name,
-          "' is frozen; only models that train as a whole are shared out");
+          "' is frozen; only models that train as a whole can be sharded");
     const std::string layer = p.name.substr(0, p.name.rfind('.')), unit = args_.unit(p);
     check(unit_of_layer.try_emplace(layer, unit).first->second == unit, "zero: '", p.name,
           "' is in another unit than the ",

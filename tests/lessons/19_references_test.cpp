@@ -105,12 +105,12 @@ TEST(L19_Refusals, WhatRanksCannotShare) {
   run_cluster({.ranks = 4}, [](Comm& comm) {
     const TransformerConfig two_heads{.vocab = 31, .context = 8, .layers = 1, .heads = 2, .channels = 16};
     Transformer few(two_heads, Allocate::Later);
-    expect_refused("tensor parallel: 2 heads cannot be shared out among 4 ranks",
+    expect_refused("tensor parallel: 2 heads cannot be divided among 4 ranks",
                    [&] { TensorParallel(comm, few); });
     const TransformerConfig c{.vocab = 31, .context = 8, .layers = 1, .heads = 4, .channels = 16};
     Transformer model(c, Allocate::Later);
     const TensorParallel first(comm, model);
-    expect_refused("is shared out already", [&] { TensorParallel(comm, model); });
+    expect_refused("is divided already", [&] { TensorParallel(comm, model); });
     Transformer whole(c);
     whole.initialize(1);
     share_context(comm, whole);

@@ -180,7 +180,7 @@ TEST_F(L22_Settings, ImpossibleCombinations) {
            {"--ranks=2 --pipeline-ranks=2 --zero=0", "--zero=0: with tensor"},
            {"--ranks=3 --tensor-ranks=2", "--ranks=3: it must be a multiple of 2, the product of tensor,"},
            {"--tensor-ranks=2", "--ranks=1: "},
-           {"--ranks=3 --tensor-ranks=3", "2 heads cannot be shared out among 3 ranks"},
+           {"--ranks=3 --tensor-ranks=3", "2 heads cannot be divided among 3 ranks"},
            {"--ranks=3 --pipeline-ranks=3", "2 blocks cannot be cut into 3 chunks"},
            {"--ranks=2 --pipeline-ranks=2 --chunks=2", "2 blocks cannot be cut into 4 chunks"},
            {"--ranks=2 --pipeline-ranks=2 --micro-batches=3", "micro-batches"},

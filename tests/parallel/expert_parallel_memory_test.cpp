@@ -115,15 +115,15 @@ TEST(L21_ExpertParallel, ModelsThatRanksCannotDivide) {
   expect_refused_then_used(2, "expert parallel: the model has no experts; set experts, for example to 8",
                            llama());
   expect_refused_then_used(3,
-                           "expert parallel: 4 experts cannot be shared out among 3 ranks; use a number of "
+                           "expert parallel: 4 experts cannot be divided among 3 ranks; use a number of "
                            "ranks that divides them",
                            mixtral());
-  expect_refused_then_used(16, "8 experts cannot be shared out among 16 ranks", gpt_of_experts());
+  expect_refused_then_used(16, "8 experts cannot be divided among 16 ranks", gpt_of_experts());
 }
 
 TEST(L21_ExpertParallel, AModelThatIsSharedOutAlready) {
-  const std::string already = "expert parallel: the model is shared out already";
-  const ModelSetting set{.name = "shared out twice", .model = mixtral(), .B = 4, .with_count = true};
+  const std::string already = "expert parallel: the model is divided already";
+  const ModelSetting set{.name = "divided twice", .model = mixtral(), .B = 4, .with_count = true};
   for (const int64_t ranks : {1, 2}) {
     const OneAfterAnother shares = one_after_another(set, ranks);
     const Learned whole = learn_on_one_device(set);

@@ -76,7 +76,7 @@ TEST(L21_LlamaRanks, TensorParallelTrainingSettings) {
 // A rejected model is unchanged.
 TEST(L21_LlamaRanks, TensorParallelRefusesGroupsAndExperts) {
   const std::string text =
-      "tensor parallel: heads that share keys and values, and experts, cannot be shared out; set kv_heads "
+      "tensor parallel: heads that share keys and values, and experts, cannot be divided; set kv_heads "
       "and "
       "experts to 0";
   for (const TransformerConfig& c :
@@ -232,13 +232,12 @@ TEST(L21_LlamaRanks, ModelsWithAdaptersAreNotSharedOut) {
       Transformer model(c);
       model.initialize(3);
       add_lora(model, "h.1.attn.*", {.r = 2}, 1);
-      expect_both(
-          comm, model,
-          "h.1.attn.c_attn has an adapter or a weight in 4 bits; ranks share out models without them");
+      expect_both(comm, model,
+                  "h.1.attn.c_attn has an adapter or a weight in 4 bits; ranks divide models without them");
       EXPECT_EQ(std::ranges::count_if(model.linears(), [](const Linear* l) { return adapter_of(*l); }), 2);
       Transformer of_zero(c, Allocate::Later);
       const Zero zero(comm, of_zero.parameters, {.stage = 1});
-      expect_both(comm, of_zero, "the model is shared out already");
+      expect_both(comm, of_zero, "the model is divided already");
     });
 }
 

@@ -106,7 +106,7 @@ TEST(L19_ShardedGradNorm, EndsAsItBegan) {
     {
       const ShardedGradNorm spread(own, {&comm});
       EXPECT_EQ(p.counted, comm.rank() == 0);
-      expect_refused("sharded norm: the parameters are shared out already",
+      expect_refused("sharded norm: the parameters are divided already",
                      [&] { ShardedGradNorm(own, {&comm}); });
     }
     EXPECT_TRUE(p.counted);

@@ -115,14 +115,15 @@ void mistakes_table(Transformer& model, const TextBatch& batch, const TextBatch&
       right_even);
   row("sum of the means", sum_of(means, ones), right);
   row("mean of the means", sum_of(means, quarters), right);
-  row("weighted means, clipped after each micro-batch", sum_of_clipped(means, weights, most),
-      sum_of_clipped({right}, {1.0}, most));
-  row("weighted means, dropout masks from sample 0",
+  row("weighted means, clipped after each micro-batch (compared with: clipped once)",
+      sum_of_clipped(means, weights, most), sum_of_clipped({right}, {1.0}, most));
+  row("weighted means, dropout masks numbered from 0 in each micro-batch",
       sum_of(means_of(model, batch, split, Masks::FromZero), weights), right);
-  row("SGD update after each micro-batch", sum_of_updates(model, batch, split), right);
-  std::cout << "\n(a) Mistakes: the gradient of a ragged batch in micro-batches of 7, 1, 5 and 3 sequences\n"
-               "    with "
-            << counts << " targets, compared with the gradient of the whole batch\n\n"
+  row("sum of one SGD update per micro-batch / learning rate", sum_of_updates(model, batch, split), right);
+  std::cout << "\n(a) Gradient of a ragged batch, from micro-batches of 7, 1, 5 and 3 sequences with "
+            << counts
+            << " targets,\n    compared with the gradient of the whole batch; all rows except the first are "
+               "mistakes\n\n"
             << table;
 }
 
@@ -173,8 +174,9 @@ void symptoms_table(const Lesson& lesson, const TransformerConfig& model, const 
   };
   const LastLosses sgd = row("SGD, learning rate 0.2", 0.2, kNever);
   row("SGD, learning rate 0.2, clipped to norm 1", 0.2, 1);
-  const LastLosses adamw = row("AdamW, learning rate 0.001", 0, kNever);
-  std::cout << "\n(b) Last loss of 4 x 4 with the correct gradient and with the sum of the means\n\n"
+  const LastLosses adamw = row("AdamW, learning rate 0.001, not clipped", 0, kNever);
+  std::cout << "\n(b) Last loss of 4 x 4 with the correct gradient and with the sum of the means;\n"
+               "    nan: the loss has overflowed, and the check counts it as infinite\n\n"
             << table;
   check_symptoms(sgd, adamw, lesson.steps, report);
 }

@@ -16,7 +16,7 @@ PublishedRuns published_accumulation() {
                               run_ours(accumulated).peak_reserved, "lesson 04")};
   std::vector<Difference> rows = take_apart(reproduced, reproduced_4);
   for (Difference& d : rows) d.why = "";
-  runs.gap = finished({"reproduced: batch 4 - (4 x 1)", "batch 4 - (4 x 1), published", rows, 0,
+  runs.gap = finished({"reproduced: batch 4 minus 4 x 1", "batch 4 minus 4 x 1, published", rows, 0,
                        (kVanilla - kAccumulated) * kMiB});
   return runs;
 }

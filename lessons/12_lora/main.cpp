@@ -9,6 +9,7 @@
 // Bytes per weight with AdamW in fp32: 16 if it trains, 4 if it is frozen, 0.52 if it is frozen in NF4.
 //
 //   make lesson-12                                                          expected last line: PASS
+#include <cmath>
 #include <iostream>
 
 #include "lessons/12_lora/adapt.h"
@@ -114,6 +115,8 @@ static int lesson_12(int argc, char** argv) {
   Report report = lesson.report();
   report.config(a.model, a.batch);
   report.config("steps", lesson.steps);
+  report.config("base_steps", a.base_steps);
+  report.config("entropy", std::round(*new_text.floor * 1e4) / 1e4);  // of the new text
   const Weights base = train_base(lesson, a, old_loader, report.row("base model"));
   if (has_data) same_function(add_train_merge(a, base, new_loader, lesson.seed), report);
   std::vector<Adapted> all;

@@ -70,14 +70,16 @@ void paged_runs(const PagedRuns& runs, Report& report) {
                has_data ? number_text(run.moved.seconds * 1e3 / double(runs.steps)) : ""});
   };
   row("no budget", runs.free, 0);
-  row("budget", runs.failed, runs.budget);
+  row("budget, states not paged", runs.failed, runs.budget);
   row("budget, paged states", runs.paged, runs.budget);
-  std::cout << "\n(c) Paged optimizer states\n\n" << table;
+  std::cout << "\n(c) Paged optimizer states of a larger model: " << count_text(runs.free.states / 8)
+            << " parameters\n\n"
+            << table;
   const PagedRun& paged = runs.paged;
-  ReportRow& reported = report.row("(c) paged states");
+  ReportRow& reported = report.row("(c) larger model, paged");
   reported.peak = paged.row.peak, reported.reserved_bytes = paged.row.reserved_bytes;
   reported.host_peak = paged.row.host_peak;
-  report.check_equal("(c) budget: completed runs", runs.failed.completed, 0);
+  report.check_equal("(c) budget, states not paged: completed runs", runs.failed.completed, 0);
   report.check_equal("(c) budget, paged states: completed runs", paged.completed, 1);
   report.check_at_least("(c) budget, paged states: optimizer states on the host, bytes", double(paged.host()),
                         1);

@@ -142,11 +142,12 @@ std::vector<Difference> take_apart_updated(const Usage& reproduced, const Usage&
     return bytes;
   };
   std::vector<Difference> rows{
-      {"weights", of({Kind::Weight, Kind::Master}), "reproduced: weights that are not in 4 bits are in fp32"},
+      {"weights", of({Kind::Weight, Kind::Master}),
+       "the published run has fp32 for weights that are not in 4 bits"},
       {"gradients", of({Kind::Gradient}), ""},
       {"states", of({Kind::Optimizer}), ""},
       {"buffers", of({Kind::Other, Kind::Data}), "masks and rotary tables per layer; gradus has none"},
-      {"library workspace", of({Kind::Workspace}), "two of cuBLAS, one of gradus"},
+      {"library workspace", of({Kind::Workspace}), "two workspaces of cuBLAS, one of gradus"},
       {"outputs", of({Kind::Activation, Kind::Temporary}), "tensors that the forward pass returned"},
       {"rounding", reproduced.rounding - ours.rounding, "sizes rounded up by the allocator"}};
   for (Difference& d : rows)

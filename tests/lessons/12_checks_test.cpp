@@ -126,7 +126,8 @@ TEST(L12_Checks, PagedRuns) {
   run.row.ms_per_step = 1, run.row.reserved_bytes = 1, run.row.host_peak = Usage();
   run.row.host_peak->by_kind[int(Kind::Optimizer)] = 512;
   const Checked failed(PagedRuns{10, 1, run, {}, run}, paged_runs);
-  EXPECT_EQ(failed([](PagedRuns& r) { r.failed = r.free; }), Names{"(c) budget: completed runs"});
+  EXPECT_EQ(failed([](PagedRuns& r) { r.failed = r.free; }),
+            Names{"(c) budget, states not paged: completed runs"});
   EXPECT_EQ(failed([](PagedRuns& r) { r.paged.completed = false; }),
             Names{"(c) budget, paged states: completed runs"});
   EXPECT_EQ(failed([](PagedRuns& r) { r.paged.row.host_peak = Usage(); }),

@@ -7,6 +7,6 @@ namespace gradus {
 // The time of one range without a profiler: of a loop with a range, minus that of a loop without one.
 double seconds_of_a_range();
 // Prints the tables of a run, and reports how much of a step its ranges cover and how much time they cost.
-void report_costs(const Round& round, Report& report);
+void report_costs(const Round& round, const Machine& machine, Report& report);
 
 }  // namespace gradus

@@ -17,11 +17,11 @@ const char* name_of(Bottleneck);
 struct Finding {
   Bottleneck what;
   std::string where;   // the ranges: "data/load text", "forward/h.*"
-  double seconds = 0;  // per step: the largest possible saving
+  double seconds = 0;  // per step: the predicted saving, an estimate
   int64_t count = 0;   // per step: loads; bytes copied; kernels in chains
 };
 
-// The findings of all recorded steps, the largest saving first.
+// The findings of all recorded steps, the largest predicted saving first.
 std::vector<Finding> diagnose(const std::vector<TracedStep>& steps);
 
 }  // namespace gradus

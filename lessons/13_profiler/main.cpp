@@ -1,7 +1,7 @@
 // Lesson 13, the profiler. Each op, layer and pass of a step is a range with a name. A profiler records
 // ranges and kernels as a trace: when each ran, how many bytes were alive, and which op a backward kernel
 // belongs to. Here three bottlenecks make a loop slow. The program finds each of them in the trace file alone
-// and fixes it, the one with the largest saving first.
+// and fixes it, the one with the largest predicted saving first.
 //
 // A kernel needs at least max(FLOPs / peak, bytes / bandwidth) seconds: the roofline.
 //
@@ -96,7 +96,7 @@ static int lesson_13(int argc, char** argv) {
       },
       set.timed_repeats);
   report_rounds(rounds, set.model, set.batch * set.model.context, report);
-  report_costs(rounds.back(), report);
+  report_costs(rounds.back(), machine, report);
   if (!picture.empty())
     write_file(picture, draw(roofline_of("Roofline of the kernels of a training step",
                                          rounds.back().run.kernels, machine)));

@@ -19,7 +19,7 @@ void load_and_read(int64_t text_bytes, uint64_t seed, int64_t step, Tensor& inpu
 }
 
 double largest_gradient(const Parameters& parameters, std::vector<float>& host) {
-  const ProfileRange range("largest gradient");
+  const ProfileRange range("find largest gradient");
   float largest = 0;
   for (const Parameter& p : parameters) {
     host.resize(size_t(p.leaf.grad.numel()));

@@ -1,4 +1,5 @@
-// The rounds of lesson 13: profile the loop, fix the bottleneck with the largest saving, until none is left.
+// The rounds of lesson 13: profile the loop, fix the bottleneck with the largest predicted saving, until none
+// is left.
 #pragma once
 #include <functional>
 

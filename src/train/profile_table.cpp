@@ -52,9 +52,9 @@ static double seconds_of(const std::vector<ProfileRow>& rows) {
 
 Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows, size_t most) {
   const double all = seconds_of(rows);
-  std::vector<std::string> header{title, "calls", "time", "share", "GFLOP/s", "GB/s"};
+  std::vector<std::string> header{title, "kernel calls", "time", "share", "GFLOP/s", "GB/s"};
   const bool roofs = !rows.empty() && !std::isnan(rows[0].least);
-  if (roofs) header.push_back("fraction of roofline");
+  if (roofs) header.insert(header.end(), {"least time", "fraction of roofline"});
   Table table(header);
   std::vector<ProfileRow> shown(rows.begin(), rows.begin() + ptrdiff_t(std::min(most, rows.size())));
   if (shown.size() < rows.size()) {
@@ -68,7 +68,7 @@ Table profile_table(const std::string& title, const std::vector<ProfileRow>& row
                                    percent_text(r.seconds / all),
                                    number_text(double(r.flops) * 1e-9 / r.seconds),
                                    number_text(double(r.bytes) * 1e-9 / r.seconds)};
-    if (roofs) cells.push_back(percent_text(r.least / r.seconds));
+    if (roofs) cells.insert(cells.end(), {seconds_text(r.least), percent_text(r.least / r.seconds)});
     table.row(cells);
   }
   return table;

@@ -22,8 +22,9 @@ std::vector<ProfileRow> by_kernel(const Profiler&, const Machine&);
 // pass, recomputed ops included; "no range" for a kernel outside of all ranges, or inside a step only.
 std::vector<ProfileRow> by_op(const Profiler&, const Machine&);
 
-// fraction of roofline: least / seconds; it is above 100 % if the data came from a cache. `title` heads the
-// first column. The rows after the first `most` are added up in one row.
+// least time: at the machine's roofs. fraction of roofline: least / seconds; it can be above 100 % if the
+// data came from a cache. `title` heads the first column. The rows after the first `most` are added up in one
+// row.
 Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows, size_t most = SIZE_MAX);
 // Only of the kernels that compute, because kernels without FLOPs have no place on it. The roof is the fp32
 // peak.

@@ -105,7 +105,7 @@ TEST_F(L13_Checks, OfTheRounds) {
   EXPECT_EQ(failed([](auto& r) { r[3].run.steps[1].ranges.push_back(range("data/load text", 0, 1)); }),
             Names{"steps whose text loads differ from the prediction"});
   EXPECT_EQ(failed([](auto& r) { r[1].run.losses[1] = std::nextafter(1.0, 2.0); }),
-            Names{"losses that differ bitwise from the first run with this GELU"});
+            Names{"losses that differ bitwise from the first round with the same GELU"});
   EXPECT_EQ(failed([](auto& r) { r[0].findings[0].what = Bottleneck::Chain; }),
             Names{"copies and unfused GELU found in the trace and fixed"});
   EXPECT_EQ(failed([](auto& r) {

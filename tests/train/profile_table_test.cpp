@@ -101,11 +101,11 @@ TEST(L13_ProfileTable, RatesSharesAndTheRest) {
                                      {"fill", 1, 0, int64_t(1e9), 0.5, 0.25},
                                      {"cast", 1, 0, int64_t(1e9), 0.5, 0.25}};
   EXPECT_EQ(text_of(profile_table("kernel", rows, 2)),
-            "  kernel    calls    time   share  GFLOP/s  GB/s  fraction of roofline\n"
-            "  --------  -----  ------  ------  -------  ----  --------------------\n"
-            "  matmul       10  2.00 s  50.0 %        4     1                50.0 %\n"
-            "  gelu          4  1.00 s  25.0 %        1     4               150.0 %\n"
-            "  2 others      2  1.00 s  25.0 %        0     2                50.0 %\n");
+            "  kernel    kernel calls    time   share  GFLOP/s  GB/s  least time  fraction of roofline\n"
+            "  --------  ------------  ------  ------  -------  ----  ----------  --------------------\n"
+            "  matmul              10  2.00 s  50.0 %        4     1      1.00 s                50.0 %\n"
+            "  gelu                 4  1.00 s  25.0 %        1     4      1.50 s               150.0 %\n"
+            "  2 others             2  1.00 s  25.0 %        0     2      500 ms                50.0 %\n");
   for (const size_t most : {size_t(4), size_t(9)})
     EXPECT_EQ(text_of(profile_table("kernel", rows, most)).find("others"), std::string::npos);
   std::vector<ProfileRow> emulated = rows;

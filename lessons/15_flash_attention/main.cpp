@@ -22,7 +22,7 @@ struct Settings {
   int64_t longest_plain = 4096;
   AttentionSize size{.B = 1, .T = 512, .heads = 8, .D = 64};
   AttentionSize counted{.B = 1, .T = 0, .heads = 1, .D = 64};  // on emu; T: counted_lengths
-  std::vector<int64_t> counted_lengths{64, 128, 256};
+  std::vector<int64_t> counted_lengths{64, 128, 256, 512};
   TransformerConfig model{.vocab = 256, .context = 1024, .layers = 2, .heads = 8, .channels = 256};
   int64_t batch = 1;
 
@@ -77,6 +77,7 @@ static int lesson_15(int argc, char** argv) {
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
   Report report = lesson.report();
   report.config(set.model, set.batch);
+  report.config("heads", set.model.heads);
   report.config("steps", lesson.steps);
   report_programs(run_programs(lesson.seed), report);
   if (has_data) report_moves(count_moves(lesson, set.counted, set.counted_lengths), report);

@@ -146,8 +146,8 @@ std::vector<ProgramRun> run_programs(uint64_t seed) {
 void report_programs(const std::vector<ProgramRun>& runs, Report& report) {
   constexpr const char* kNames[] = {"softmax in two passes", "online softmax", "tiles"};
   std::cout << "(a) Numbers that three programs load and store for one head: T = " << kHeadTokens
-            << ", D = " << kHeadDims << ", forward\n\n";
-  Table table({"program", "queries per group", "loads", "stores", "scores at a time",
+            << ", D = " << kHeadDims << ", forward, without a mask; tiles of " << kTileKeys << " keys\n\n";
+  Table table({"program", "queries per load of k and v", "loads", "stores", "scores at the same time",
                "largest difference of y from row 1"});
   int64_t unpredicted = 0;
   double worst = 0;

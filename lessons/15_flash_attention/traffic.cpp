@@ -80,8 +80,9 @@ std::vector<CountedMoves> count_moves(const Lesson& lesson, AttentionSize size,
 
 void report_moves(const std::vector<CountedMoves>& all, Report& report) {
   const AttentionSize& first = all.front().size;
-  std::cout << "(b) Bytes that the GPU kernels load and store, counted on emu: one head, D = " << first.D
-            << ", " << name_of(first.dtype) << ", causal mask\n\n";
+  std::cout
+      << "(b) Bytes that the GPU kernels load and store, counted on emu, the emulated GPU: one head, D = "
+      << first.D << ", " << name_of(first.dtype) << ", causal mask\n\n";
   Table table({"T", "forward, plain", "forward, flash", "plain / flash", "backward, plain", "backward, flash",
                "plain / flash"});
   int64_t different = 0;
@@ -96,7 +97,8 @@ void report_moves(const std::vector<CountedMoves>& all, Report& report) {
     table.row(cells);
   }
   std::cout << table << std::endl;
-  report.check_equal("(b) flash: sum of differences from the formula of its tiles, bytes", different, 0);
+  report.check_equal("(b) flash: counted bytes, sum of differences from the formula of its tiles", different,
+                     0);
 }
 
 }  // namespace gradus

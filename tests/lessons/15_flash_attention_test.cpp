@@ -225,7 +225,7 @@ TEST(L15_Checks, OfMoves) {
   for (const size_t row : {0u, 1u})
     for (const int pass : {0, 1})
       for (const int64_t more : {-1, 1}) {
-        const Names name{"(b) flash: sum of differences from the formula of its tiles, bytes"};
+        const Names name{"(b) flash: counted bytes, sum of differences from the formula of its tiles"};
         EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].loaded += more; }), name);
         EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].stored += more; }), name);
       }
@@ -242,7 +242,7 @@ TEST(L15_Checks, OfSavedBytes) {
   }
   const Checked failed(right, [](const auto& all, Report& r) { report_compared(all, "", r); });
   const std::string formula = "(c) saved bytes: sum of differences from the formulas",
-                    linear = "(c) flash: deviation of saved bytes from proportionality to T";
+                    linear = "(c) flash: sum over T of |T0 saved(T) - T saved(T0)|, T0 = first row";
   EXPECT_EQ(failed([](auto& all) { all[0].plain.saved += 1; }), Names{formula});
   EXPECT_EQ(failed([](auto& all) { all[1].flash.saved += 1; }), (Names{formula, linear}));
   EXPECT_EQ(failed([](auto& all) { all[2].flash.saved -= 1; }), Names{formula}) << "it has fewer KV heads";

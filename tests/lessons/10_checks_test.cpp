@@ -68,8 +68,9 @@ TEST(L10_Checks, HeldOutLosses) {
   EXPECT_EQ(failed("absmax", 9), Names{}) << "the loss of absmax is shown, not checked";
   const std::string increase = ": held-out loss, relative increase over fp32",
                     difference = ": held-out loss, relative difference from fp32",
-                    fp4_nf4 = "increase of the held-out loss: FP4 - NF4, both in blocks",
-                    nf4_absmax = "increase of the held-out loss: NF4 - absmax of 8 bits, both in blocks";
+                    fp4_nf4 = "relative increase of the held-out loss: FP4 minus NF4, both in blocks",
+                    nf4_absmax =
+                        "relative increase of the held-out loss: NF4 minus absmax of 8 bits, both in blocks";
   for (const double wrong : {3.9, 2.0, double(NAN)})
     EXPECT_EQ(failed("range of fp16", wrong), Names{"range of fp16" + increase});
   for (const double wrong : {2.011, 1.989})
@@ -89,7 +90,7 @@ TEST(L10_Checks, SharesOfCodes) {
     return failed_checks([&](Report& r) { share_table(shares, 100, r); });
   };
   EXPECT_EQ(failed({0.2, 0.3, 0.5}), Names{});
-  const Names ratio{"NF4: largest share of a code / smallest share"};
+  const Names ratio{"NF4, normal numbers: largest share of a code / smallest share"};
   EXPECT_EQ(failed({0.3, 0.3, 0.4}), ratio);
   EXPECT_EQ(failed({0, 0, 0}), ratio) << "no number has a code";
 }
@@ -102,7 +103,7 @@ TEST(L10_Checks, PlainLoopsAndKernel) {
   EXPECT_EQ(failed(0.5 + 1e-6), Names{});
   for (const double wrong : {0.5001, 0.4999, 0.0, double(NAN)})
     EXPECT_EQ(failed(wrong),
-              Names{"absmax, blocks: error by plain loops and by the kernel, relative difference"});
+              Names{"absmax, blocks: error in plain loops compared with the kernel's, relative difference"});
 }
 
 // The measurements that the lesson passes to these checks.

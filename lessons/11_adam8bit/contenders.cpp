@@ -90,7 +90,8 @@ void check_bytes(const Trained& t, Report& report) {
 void check_losses(const std::map<std::string, double>& mean, int64_t seeds, const std::string& skip,
                   Report& report) {
   const auto increase = [&](const char* name) { return mean.at(name) / mean.at("fp32") - 1; };
-  // Two runs in fp32 that only round differently can differ by 1 or 2 %: smaller differences need a mean.
+  // For four seeds, AdamW8bit was 1.6 % above, 3.4 % below, 1.9 % above and 2.4 % below fp32: smaller
+  // differences need a mean.
   const bool many = seeds >= 8;
   const std::string by = ": held-out loss, relative increase over fp32";
   report.check_at_most("AdamW8bit" + by, increase("AdamW8bit"), many ? 0.005 : 0.03, skip);

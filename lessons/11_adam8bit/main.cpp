@@ -69,7 +69,9 @@ static void compare_losses(const Lesson& lesson, const RunSetting& setting, cons
   for (const AdamContender& c : adam_contenders())
     if (seeds == 1 || every_seed(c))
       table.row({c.name, number_text(mean[c.name]), percent_text(mean[c.name] / mean["fp32"] - 1)});
-  std::cout << "\n(a) Held-out loss after training\n\n" << table;
+  std::cout
+      << "\n(a) Held-out loss after training; scales: one per tensor, or one per block of 256 elements\n\n"
+      << table;
   check_losses(mean, seeds, is_for_steps(kSteps, setting.steps), report);
 }
 

@@ -105,13 +105,14 @@ std::vector<Moved> moves_of_all(const Lesson& lesson, const RunSetting& setting,
 }
 
 void moves_table(const std::vector<Moved>& all, Report& report) {
-  Table table({"AdamW's states", "largest", "above 8", "largest next, if the gradient is 0", "last loss"});
+  Table table({"AdamW's states", "largest move", "moves above 8", "largest next move if the gradient is 0",
+               "last loss"});
   for (const Moved& m : all)
     table.row({m.name, number_text(m.largest), count_text(m.far), number_text(m.largest_next),
                number_text(m.losses.back())});
-  std::cout
-      << "\n(c) Moves of single weights by an update, in learning rates; untied output head, rare tokens\n\n"
-      << table;
+  std::cout << "\n(c) A different run, with 1,000 tokens, most of them rare, and an untied output head: "
+               "moves of single weights by an update, in learning rates\n\n"
+            << table;
   const Moved &nearest = all[1], &rounded_up = all[2], &fused = all[3];
   if (int64_t(nearest.losses.size()) == kMovesSteps) {
     report.check_at_least(nearest.name + ": largest move, in learning rates", nearest.largest, 20);

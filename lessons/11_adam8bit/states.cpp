@@ -36,7 +36,7 @@ StateErrors state_errors(const StateFormat& format, const Moments& moments) {
 
 std::map<std::string, StateErrors> error_table(const Moments& moments) {
   Table table({"states quantized as", "error of m", "error of v", "v underflows", "step more than doubled",
-               "largest step / in fp32"});
+               "largest step / largest in fp32"});
   std::map<std::string, StateErrors> all;
   for (const StateFormat& format : state_formats()) {
     const StateErrors d = all[format.name] = state_errors(format, moments);

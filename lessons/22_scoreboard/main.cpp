@@ -15,13 +15,14 @@
 
 using namespace gradus;
 
-static void plain_run(const Scoreboard& board, Report& report) {
+static Measured plain_run(const Scoreboard& board, Report& report) {
   const Measured plain = board.compare("", "");
   ReportRow& row = report.row("plain run");
   row.peak = plain.at_peak;
-  if (std::isnan(plain.seconds)) return;
+  if (std::isnan(plain.seconds)) return plain;
   row.ms_per_step = plain.seconds * 1e3;
   row.tokens_per_s = double(board.settings("").batch * config_of(board.settings("")).context) / plain.seconds;
+  return plain;
 }
 
 static int lesson_22(int argc, char** argv) {
@@ -47,19 +48,23 @@ static int lesson_22(int argc, char** argv) {
     run_best(board, lesson.memory, lesson.steps, report);
     return lesson.finish(report);
   }
-  plain_run(board, report);
+  const Measured plain = plain_run(board, report);
   const int64_t sequences = board.settings("").batch;
   check(sequences % 4 == 0, "--batch=", sequences, ": it must be a multiple of 4");
   std::vector<Method> methods = published_methods(sequences);
   const std::vector<Method> more = course_methods(sequences);
   std::vector<Measured> measured = run_methods(
-      "(a) Ten methods of a published table, relative to the plain run: fp32, AdamW, all activations saved. "
-      "Ranks are simulated\n"
-      "peak: without the workspace. published gain: what the method improves, according to the table",
-      methods, board, report);
+      "(a) Ten methods of a published table, relative to the plain run: fp32, AdamW, all activations saved\n"
+      "relative tokens/s: steps of the method alternate with steps of a plain run of its own; \"both\": the "
+      "method and its plain run\n"
+      "peak: without the workspace. Ranks are simulated: time of one rank, largest peak of a rank\n"
+      "published gain: what the method improves, according to the table. measured here: agrees, or only what "
+      "differs",
+      methods, board, report, &plain);
   for (const Measured& m :
-       run_methods("(b) More methods of the course, and combinations, relative to the plain run. "
-                   "each-block, from-the-start: checkpointing policies",
+       run_methods("(b) More methods of the course, and combinations, relative to the plain run\n"
+                   "each-block, from-the-start: checkpointing policies. accumulation: micro-batches of one "
+                   "sequence. head in chunks: logits of 128 tokens at a time",
                    more, board, report))
     measured.push_back(m);
   methods.insert(methods.end(), more.begin(), more.end());

@@ -35,12 +35,12 @@ std::vector<Method> published_methods(int64_t batch) {
       {"mixed precision", "--precision=mixed", Yes, Maybe, true, "", "bf16 is not faster on this CPU"},
       {"mixed precision, both runs at batch 1", "--precision=mixed --batch=1", Yes, Maybe, false, "--batch=1",
        "as in the row above"},
-      {"empty_cache() after each step", "--empty-every=1", No, Yes, false, "", "the peak is inside a step"},
+      {"empty_cache() after each step", "--empty-every=1", No, Yes, false, "", "it frees nothing allocated"},
       {"Adafactor instead of AdamW", "--optimizer=adafactor", Yes, Yes, true, "",
        "updates take little of a step"},
       {"data preloading, 1 worker", "--workers=1", Yes, No, false, "", "loading takes little time"},
       {"ZeRO-3, relative to ZeRO-0, 4 ranks", "--ranks=4 --zero=3", No, Yes, true, "--ranks=4 --zero=0",
-       "a rank updates only a quarter"},
+       "a rank updates 1/4 in a short step"},
       {"compiled step", "--calls=compiled", Yes, No, false, "", "matrix products dominate"},
       {"PEFT: LoRA, rank 8", "--lora=8", No, Yes, true, "", "no gradients of frozen weights"},
   };
@@ -57,7 +57,8 @@ std::vector<Method> course_methods(int64_t batch) {
       {"8-bit AdamW", "--optimizer=adamw8bit", None, None, true},
       {"QLoRA, rank 8", "--lora=8 --frozen=4-bits", None, None, true},
       {"tensor parallelism, 2 ranks", "--ranks=2 --tensor-ranks=2", None, None, true},
-      {"pipeline parallelism, 2 ranks", "--ranks=2 --pipeline-ranks=2 --micro-batches=4", None, None, true},
+      {"pipeline parallelism, 2 ranks, 4 micro-batches", "--ranks=2 --pipeline-ranks=2 --micro-batches=4",
+       None, None, true},
       {"compiled step, flash", "--attention=flash --calls=compiled", None, None, true},
       {"mixed precision, 8-bit AdamW, flash", "--precision=mixed --optimizer=adamw8bit --attention=flash",
        None, None, true},
@@ -81,11 +82,14 @@ std::string verdict(const Method& m, const Measured& r) {
 }
 
 std::vector<Measured> run_methods(const std::string& heading, const std::vector<Method>& methods,
-                                  const Scoreboard& board, Report& report) {
+                                  const Scoreboard& board, Report& report, const Measured* plain) {
   const bool published = methods.front().faster != Claim::None;
   std::vector<std::string> header{"method", "ms/step", "relative tokens/s", "peak", "relative peak"};
   if (published) header.insert(header.end(), {"published gain", "measured here"});
   Table table(header);
+  if (plain)
+    table.row({"plain run", std::isnan(plain->seconds) ? "-" : number_text(plain->seconds * 1e3), "1",
+               bytes_text(plain->peak()), "1", "", ""});
   std::vector<Measured> all;
   std::vector<std::string> unexpected;
   Progress progress(heading.substr(0, 3) + " methods", int64_t(methods.size()));
@@ -104,7 +108,7 @@ std::vector<Measured> run_methods(const std::string& heading, const std::vector<
   progress.done();
   std::cout << heading << "\n" << table << "\n";
   report.check_equal(heading.substr(0, 3) +
-                         " methods whose memory saving (yes or no) differs from the expected one" +
+                         " methods whose memory saving (yes or no) differs from the lesson's prediction" +
                          (unexpected.empty() ? "" : ": " + joined(unexpected)),
                      int64_t(unexpected.size()), 0);
   return all;
@@ -147,22 +151,30 @@ void draw_methods(const std::vector<Method>& methods, const std::vector<Measured
                 "peak memory, relative to the plain run",
                 {},
                 {}};
+  std::vector<std::string> names{"plain run"};
   std::vector<TimeAndMemory> points{{1, 1}};
-  Series near{"plain run, methods near (1, 1)", {1}, {1}, Series::Marks::Dots};
-  for (size_t i = 0; i < methods.size(); ++i) {
-    if (!is_the_same_step(methods[i])) continue;
-    const TimeAndMemory p{1 / measured[i].speed, measured[i].memory};
-    points.push_back(p);
-    if (std::abs(p.time - 1) < 0.15 && std::abs(p.memory - 1) < 0.2)
-      near.x.push_back(p.time), near.y.push_back(p.memory);
-    else
-      plot.series.push_back({methods[i].name, {p.time}, {p.memory}, Series::Marks::Dots});
+  for (size_t i = 0; i < methods.size(); ++i)
+    if (is_the_same_step(methods[i]))
+      names.push_back(methods[i].name), points.push_back({1 / measured[i].speed, measured[i].memory});
+  Series line{"front", {}, {}, Series::Marks::Line};
+  const std::vector<size_t> front = front_of(points);
+  for (const size_t i : front) {
+    const auto [time, memory] = points[i];
+    if (i != front.front()) line.x.push_back(time), line.y.push_back(line.y.back());
+    line.x.push_back(time), line.y.push_back(memory);
+    plot.series.push_back({"front: " + names[i], {time}, {memory}, Series::Marks::Dots});
   }
-  Series front{"front", {}, {}, Series::Marks::Line};
-  for (const size_t i : front_of(points))
-    front.x.push_back(points[i].time), front.y.push_back(points[i].memory);
+  Series near{"other runs near (1, 1)", {}, {}, Series::Marks::Dots};
+  for (size_t i = 0; i < points.size(); ++i) {
+    const auto [time, memory] = points[i];
+    if (std::count(front.begin(), front.end(), i)) continue;
+    if (std::abs(time - 1) < 0.2 && std::abs(memory - 1) < 0.2)
+      near.x.push_back(time), near.y.push_back(memory);
+    else
+      plot.series.push_back({names[i], {time}, {memory}, Series::Marks::Dots});
+  }
   plot.series.push_back(near);
-  plot.series.push_back(front);
+  plot.series.push_back(line);
   write_file(path, draw(plot));
   std::cout << "figure of time and memory: " << path << "\n\n";
 }

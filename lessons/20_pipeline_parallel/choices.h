@@ -5,10 +5,10 @@
 
 namespace gradus {
 
-// Prints table (d) and adds its checks: the four models of Korthikanti et al. 2023 (tables 3 and 5), and
+// Prints table (b) and adds its checks: the four models of Korthikanti et al. 2023 (tables 3 and 5), and
 // three of Narayanan et al. 2021 (table 1), on A100 with 80 GB. Do they fit, and how long does a step take?
 void published_table(Report& report);
-// Prints table (e) and adds its check: GPT-2 in 4 stages, with equal numbers of blocks and cut by cost.
+// Prints table (c) and adds its check: GPT-2 in 4 stages, with equal numbers of blocks and cut by cost.
 void cuts_table(Report& report);
 // All layouts of `ranks` ranks that divide the heads and the batch, with one or two context ranks.
 std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& config, int64_t batch);

@@ -1,7 +1,7 @@
 // Lesson 20, pipeline parallelism. Each rank has some transformer blocks of the model, and the batch goes
 // through the ranks in micro-batches. The schedule says which rank computes which pass, and in which order.
-// It is data, so it is checked before any rank runs. Part (c) combines the pipeline with data, tensor and
-// context parallelism and ZeRO-1.
+// It is data, so it is checked before any rank runs. The runs of `layout_runs` combine it with data, tensor
+// and context parallelism and ZeRO-1.
 //
 // With p stages and m micro-batches each rank waits for (p - 1) / (m + p - 1) of the time.
 //

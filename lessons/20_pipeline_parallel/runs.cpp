@@ -33,9 +33,9 @@ void LayoutRuns::with(const std::string& name, const PipelineSetting& set, const
   ++runs_;
   if (!row) return;
   ReportRow& r = report_.row(name);
-  r.extra = {{"activations at peak, bytes", double(last->peak[Kind::Activation])},
+  r.extra = {{"activations at peak of rank 0, bytes", double(last->peak[Kind::Activation])},
              {"peak, bytes", double(last->peak.allocated())},
-             {"predicted, bytes", double(plan.peaks[size_t(this_rank(args_))])}};
+             {"predicted peak, bytes", double(plan.peaks[size_t(this_rank(args_))])}};
   if (!current().device.has_data()) return;
   r.ms_per_step = summarize(last->seconds).median * 1e3;
   r.loss_last = last->losses.back();
@@ -68,7 +68,7 @@ void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loade
       runs.with(on + "interleaved", {layout, interleaved(p, m, 2)}, alone, true);
     runs.with(on + "1F1B, recomputed", {layout, one_forward_one_backward(p, m), Keep::Input}, alone, true);
   }
-  runs.report("(b) ");
+  runs.report("pipelines: ");
 }
 
 void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const LayoutRuns::Train& train,
@@ -84,7 +84,7 @@ void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const 
     runs.with(l.text(), {l, one_forward_one_backward(l.pipeline, m), Keep::All, "", saves ? file : ""}, alone,
               false);
   }
-  runs.report("(c) ");
+  runs.report("layouts: ");
   if (!current().device.has_data()) return;
   // Every layout loads the file and saves it again: its bytes must not change.
   const std::string saved = read_text_file(file);
@@ -96,7 +96,7 @@ void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const 
     other_files += read_text_file(file) != saved;
   }
   report.check_equal(
-      "(c) files that changed when a layout loaded and saved them, of " + std::to_string(all.size()),
+      "layouts: training checkpoints that changed when loaded and saved, of " + std::to_string(all.size()),
       other_files, 0);
 }
 

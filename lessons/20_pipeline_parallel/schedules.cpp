@@ -125,10 +125,10 @@ void schedules_by_hand(std::ostream& out) {
 }
 
 void schedules_table(const std::string& picture, Report& report) {
-  std::cout << "\n(a) Schedules of equal stages; a backward pass takes twice as long as a forward pass, "
-               "messages take no time\n";
-  Table table({"schedule", "ranks", "chunks per rank", "micro-batches", "bubble", "bubble, simulated ranks",
-               "chunks in flight, rank 0", "chunks in flight, last rank"});
+  std::cout << "\n(a) Schedules of equal stages; a backward pass takes twice as long as a forward pass\n"
+               "    in flight: pairs (micro-batch, chunk) between forward and backward pass, at most\n";
+  Table table({"schedule", "ranks", "chunks per rank", "micro-batches", "bubble, computed",
+               "bubble, simulated ranks", "in flight, rank 0", "in flight, last rank"});
   int64_t bubbles = 0, in_flight = 0, simulated = 0, count = 0;
   std::vector<NamedTimeline> shown;
   for (const int64_t p : {2, 4, 8})
@@ -152,14 +152,14 @@ void schedules_table(const std::string& picture, Report& report) {
                      std::to_string(t.in_flight.back())});
         if (p == 4 && m == 8 && v <= 2) shown.push_back({v > 1 ? name + ", 2 chunks per rank" : name, s, t});
       }
-  std::cout << table << "\n1F1B, 4 ranks and 4 micro-batches:\n";
+  std::cout << table << "\n1F1B, 4 ranks; F1, B1==: passes of micro-batch 1 (of 4); dots: waiting\n";
   const Schedule small = one_forward_one_backward(4, 4);
   print_timeline(std::cout, small, play(small, equal_chunks(small)));
   write_file(picture, draw_timelines("4 ranks, 8 micro-batches (the numbers)", shown));
   const std::string of = ", of " + std::to_string(count) + " schedules";
   report.check_equal("(a) bubbles that differ from the formula" + of, bubbles, 0);
   report.check_equal("(a) bubbles on simulated ranks that differ from the formula" + of, simulated, 0);
-  report.check_equal("(a) ranks whose chunks in flight differ from the formula" + of, in_flight, 0);
+  report.check_equal("(a) ranks whose number in flight differs from the formula" + of, in_flight, 0);
 }
 
 int judge_schedule(const std::string& path) {
@@ -176,7 +176,7 @@ int judge_schedule(const std::string& path) {
   const int64_t v = s.chunks / s.ranks();
   for (int64_t r = 0; r < s.ranks(); ++r)
     std::cout << "rank " << r << ": at most " << t.in_flight[size_t(r)]
-              << " chunks in flight; 1F1B: " << v * usual.in_flight[size_t(r)] << "\n";
+              << " pairs (micro-batch, chunk) in flight; 1F1B: " << v * usual.in_flight[size_t(r)] << "\n";
   std::cout << "PASS\n";
   return 0;
 }

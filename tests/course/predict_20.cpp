@@ -56,8 +56,8 @@ static Quiz quiz(const std::string& student) {
         measured([=] { return double(played(1).in_flight[size_t(rank)]); })},
        {"20.5", "interleaved",
         which +
-            "interleaved: what is the largest number of chunks in flight, that is, of forward passes whose "
-            "backward pass has not been computed yet?",
+            "interleaved: what is the largest number of pairs (micro-batch, chunk) in flight, that is, of "
+            "forward passes whose backward pass has not been computed yet?",
         measured([=] { return double(played(v).in_flight[size_t(rank)]); })},
        {"20.5", "messages", "interleaved: how many messages do all ranks together send per step?",
         measured([=] { return messages_of_all(interleaved(p, m, v)); })}}};

@@ -81,7 +81,7 @@ TEST_F(L20_Tables, AFileThatALayoutSavesDifferently) {
           path("weights"), report);
     });
   };
-  const std::string check = "(c) files that changed when a layout loaded and saved them, of 4";
+  const std::string check = "layouts: training checkpoints that changed when loaded and saved, of 4";
   const auto fails = [&](const Names& names) { return std::count(names.begin(), names.end(), check); };
   EXPECT_EQ(fails(failed_with("saved")), 0);
   EXPECT_EQ(fails(failed_with("savee")), 1);

@@ -94,7 +94,7 @@ static void compare_tensor(const RanksArgs& args, const ParallelTask& task, cons
              again = compared.with(on(t) + ", tensor + sequence, gathered again, SGD", t, By::Sgd, plain,
                                    train(By::Sgd, Sequence::GatherAgain));
   compared.report("tensor parallel", 2e-6);
-  report.check_at_most("sequence parallel: largest difference of weights, gathered once or again",
+  report.check_at_most("sequence parallel: largest difference of weights, gathered again from gathered once",
                        current().device.has_data() ? off_by(kept[0].weights, again[0].weights) : NAN, 0);
 }
 

@@ -25,10 +25,10 @@ static int64_t sent_by_ring(int64_t T, int64_t C, int64_t ranks) {
 
 void ring_table(Report& report) {
   constexpr int64_t kT = 64, kRanks = 4, kChannels = 8;
-  std::cout << "\n(b) Ring attention with a causal mask, " << kT << " tokens on " << kRanks
-            << " ranks: pairs of query and key of each rank at each step\n";
-  Table table({"step", "in order: rank 0", "rank 1", "rank 2", "rank 3", "zigzag: rank 0", "rank 1", "rank 2",
-               "rank 3"});
+  std::cout << "\n(b) Ring attention with a causal mask, " << kT << " tokens, " << kChannels
+            << " channels, 4 ranks: pairs of query and key of each rank at each step\n";
+  Table table({"step", "in order, rank 0", "in order, rank 1", "in order, rank 2", "in order, rank 3",
+               "zigzag, rank 0", "zigzag, rank 1", "zigzag, rank 2", "zigzag, rank 3"});
   constexpr int64_t kPart = kT / kRanks;
   int64_t unequal = 0, met = 0;
   for (int64_t step = 0; step < kRanks; ++step) {
@@ -50,7 +50,7 @@ void ring_table(Report& report) {
   report.check_equal("(b) zigzag: ranks with more or fewer pairs than rank 0 at a step", unequal, 0);
   report.check_equal("(b) zigzag: pairs of all ranks and steps, T (T + 1) / 2", met, kT * (kT + 1) / 2);
   const int64_t n = kPart * kChannels;
-  report.check_equal("(b) elements sent per rank, keys of n elements: 2 n (N-1) + 2 n (N-1) + 2 n N",
+  report.check_equal("(b) elements sent per rank, 2 n (N-1) + 2 n (N-1) + 2 n N for n = 128, N = 4",
                      sent_by_ring(kT, kChannels, kRanks),
                      2 * n * (kRanks - 1) + 2 * n * (kRanks - 1) + 2 * n * kRanks);
 }

@@ -20,7 +20,7 @@
 
 using namespace gradus;
 
-constexpr int64_t kSteps = 3000, kEvaluations = 10;
+constexpr int64_t kSteps = 3000, kEvaluations = 30;
 
 // Falls linearly from 3e-3 to a tenth of it.
 static double learning_rate(int64_t step, int64_t steps) {

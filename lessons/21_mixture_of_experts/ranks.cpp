@@ -86,8 +86,10 @@ static double gradients_off(const ExpertsRun& run, const ExpertsRun& alone) {
 
 void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loader, int64_t batch,
                  Report& report) {
-  std::cout << "\n(d) Expert parallelism: one step; elements sent to experts and back; differences from the "
-               "single-device run\n";
+  std::cout << "\n(d) Expert parallelism, one forward and backward pass: elements sent to the experts of all "
+               "blocks and back\n"
+               "differences: from the single-device run, which computes the sequences of one rank after the "
+               "other\n";
   Table table({"ranks", "loss", "loss difference", "gradient difference, relative", "elements sent per rank",
                "predicted", "peak of rank 0"});
   const bool data = current().device.has_data();

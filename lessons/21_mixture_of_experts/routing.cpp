@@ -40,7 +40,9 @@ void routing_by_hand(std::ostream& out) {
     }
     table.row(cells);
   }
-  out << table;
+  out << table
+      << "Balance loss / alpha: " << number_text(item(balance_loss(tensor_of(logits, {1, T, E}), r, 1)))
+      << "\n";
 }
 
 // The balance loss of T tokens if token t has large logits for the experts favourite(t, j), j < k, and 0 for
@@ -58,8 +60,8 @@ void balance_table(Report& report) {
   constexpr double alpha = 0.01;
   constexpr int64_t T = 64;
   std::cout << "\n(b) The balance loss of one block, alpha = " << number_text(alpha) << "\n";
-  Table table({"experts", "experts per token", "loss, equal shares", "alpha",
-               "loss, all tokens to the same experts", "alpha E / k"});
+  Table table({"experts", "experts per token", "measured, equal shares", "expected: alpha",
+               "measured, all tokens to the same experts", "expected: alpha E / k"});
   double off = current().device.has_data() ? 0 : NAN;
   for (const auto& [E, k] : {std::pair<int64_t, int64_t>{4, 1}, {8, 1}, {8, 2}, {64, 8}}) {
     const double even = balance_of(T, E, k, alpha,
@@ -114,21 +116,27 @@ RoutedText route_held_out(const Transformer& model, const KindsText& text) {
 void experts_table(const RoutedText& routed, const KindsText& text, const TransformerConfig& c,
                    const std::string& plot, Report& report) {
   const auto& last = routed.shares.back();
-  std::cout << "\n(c) Last block, held-out text: share of each grammar's choices that fell on each expert\n";
+  std::cout
+      << "\n(c) Last block, held-out text: of all choices of a grammar's tokens, the share of each expert "
+         "(equal shares: "
+      << percent_text(1.0 / double(c.experts)) << ")\n";
   std::vector<std::string> header{"grammar"};
   for (int64_t e = 0; e < c.experts; ++e) header.push_back("expert " + std::to_string(e));
   Table table(header);
-  BarChart chart{"Share of each grammar's choices per expert (last block, held-out text)", {}, text.names};
+  LinePlot chart{"Choices of each grammar's tokens (last block, held-out text)",
+                 "expert",
+                 "share of the grammar's choices",
+                 {},
+                 {{"equal shares", 1.0 / double(c.experts)}}};
   for (size_t kind = 0; kind < last.size(); ++kind) {
     std::vector<std::string> cells{text.names[kind]};
-    for (const double share : last[kind]) cells.push_back(percent_text(share));
+    Series series{text.names[kind], {}, last[kind], Series::Marks::Dots};
+    for (const double share : last[kind]) {
+      series.x.push_back(double(series.x.size()));
+      cells.push_back(percent_text(share));
+    }
     table.row(cells);
-  }
-  for (size_t e = 0; e < size_t(c.experts); ++e) {
-    Bar bar{"expert " + std::to_string(e), 0, "", {}};
-    for (const auto& kind : last) bar.parts.push_back(kind[e]), bar.value += kind[e];
-    bar.label = number_text(bar.value);
-    chart.bars.push_back(bar);
+    chart.series.push_back(series);
   }
   std::cout << table << "choices per sequence: " << c.chosen * c.context
             << "; places per expert and sequence: " << c.expert_capacity(c.context) << "\n"

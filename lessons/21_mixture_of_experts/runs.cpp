@@ -51,16 +51,29 @@ static double steps_to(double loss, const MixtureRun& run) {
   return NAN;
 }
 
+// The held-out loss of the last evaluated step with at most `flops` until then; NaN if there is none.
+static double loss_after(double flops, const MixtureRun& run) {
+  double loss = NAN;
+  for (size_t i = 0; i < run.held_out.size() && run.held_out_at[i] * double(run.flops) <= flops; ++i)
+    loss = run.held_out[i];
+  return loss;
+}
+
 std::string measured_text(double x) { return std::isnan(x) ? "-" : number_text(x); }
 
 static void draw_runs(const std::vector<MixtureRun>& runs, const std::string& path) {
-  LinePlot plot{.title = "Held-out loss during training",
+  LinePlot plot{.title = "Held-out loss, after the first third of the training",
                 .x_label = "step",
                 .y_label = "nats per byte",
                 .series = {},
                 .references = {}};
-  for (const MixtureRun& run : runs)
-    plot.series.push_back({run.name, run.held_out_at, run.held_out, Series::Marks::LineAndDots});
+  for (const MixtureRun& run : runs) {
+    const auto first = ptrdiff_t(run.held_out.size() / 3);
+    plot.series.push_back({run.name,
+                           {run.held_out_at.begin() + first, run.held_out_at.end()},
+                           {run.held_out.begin() + first, run.held_out.end()},
+                           Series::Marks::LineAndDots});
+  }
   write_file(path, draw(plot));
   std::cout << "held-out losses: " << path << "\n";
 }
@@ -68,18 +81,24 @@ static void draw_runs(const std::vector<MixtureRun>& runs, const std::string& pa
 void compare_runs(const std::vector<MixtureRun>& runs, int64_t batch, const std::string& plot,
                   Report& report) {
   const bool data = current().device.has_data();
-  std::cout << "\n(a) A mixture, and dense models of its active and of its total size "
-               "(active: the parameters that one token uses)\n";
-  Table table({"model", "parameters", "active", "MFLOP/step", "ms/step", "peak", "held-out loss",
-               "steps to loss of row 1", "seconds to loss of row 1"});
+  std::cout
+      << "\n(a) A mixture of experts, and dense models without a router: one with its active parameters "
+         "(those that one token uses), one with all\n"
+         "loss after FLOPs of row 1: held-out loss of the last evaluated step with at most the FLOPs of the "
+         "whole run of row 1\n"
+         "steps to loss of row 1: first evaluated step with at most the final held-out loss of row 1; "
+         "seconds: these steps times ms/step\n";
+  Table table({"model", "parameters", "active", "MFLOP/step", "ms/step", "held-out loss",
+               "loss after FLOPs of row 1", "steps to loss of row 1", "seconds to loss of row 1"});
   for (const MixtureRun& run : runs) {
     const int64_t T = run.model.context, flops = mixture_flops(run.model, batch, T);
     const double seconds = data ? summarize(run.seconds).median : NAN;
     const double loss = run.held_out.empty() ? NAN : run.held_out.back(),
-                 steps = runs[0].held_out.empty() ? NAN : steps_to(runs[0].held_out.back(), run);
+                 steps = runs[0].held_out.empty() ? NAN : steps_to(runs[0].held_out.back(), run),
+                 same_work = loss_after(double(runs[0].flops) * double(runs[0].losses.size()), run);
     table.row({run.name, count_text(run.model.parameter_count()),
                count_text(run.model.active_parameter_count()), number_text(double(run.flops) / 1e6),
-               measured_text(seconds * 1e3), bytes_text(run.peak.allocated()), measured_text(loss),
+               measured_text(seconds * 1e3), measured_text(loss), measured_text(same_work),
                measured_text(steps), measured_text(steps * seconds)});
     ReportRow& row = report.row(run.name);
     row.peak = run.peak, row.model_flops = run.flops;

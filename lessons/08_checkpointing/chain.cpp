@@ -127,8 +127,8 @@ int64_t activation_bytes(const Chain& chain, int64_t value_bytes) {
 }
 
 void chain_table(Report& report, const ChainCounts& count) {
-  std::cout << "(a) Chains of equal steps: largest number of values alive in the backward pass\n\n";
-  Table table({"steps", "saved values", "values alive"});
+  std::cout << "(a) Chains of equal steps: most values alive in the backward pass, with the gradient\n\n";
+  Table table({"steps of the chain", "saved values", "values alive"});
   const auto row = [&](const char* saved, const Chain& chain, int64_t expected) {
     const std::string steps = std::to_string(chain.n);
     const int64_t alive = count.values(chain);
@@ -142,7 +142,7 @@ void chain_table(Report& report, const ChainCounts& count) {
     const int64_t root = std::lround(std::sqrt(double(n)));
     const Chain chain{n, segments_of(n, root)};
     row("inputs of segments of sqrt(n)", chain, 2 * root);
-    report.check_equal("(a) " + std::to_string(n) + " steps: bytes of activations at the peak",
+    report.check_equal("(a) " + std::to_string(n) + " steps: bytes of activations (no gradient) at the peak",
                        count.bytes(chain, 1024), 1024 * (2 * root - 1));
   }
   std::cout << table;

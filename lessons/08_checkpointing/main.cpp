@@ -2,7 +2,6 @@
 // pass recomputes the segment, with the same random numbers for dropout, before it computes the segment's
 // gradients. With one segment per block, the activations are the blocks' inputs and the saved tensors of one
 // block, and the FLOPs of a step grow by less than one forward pass.
-//
 // Peak of activations with one segment per block: 4 B T (L C + 15 C + H T + 4) bytes.
 //
 //   make lesson-08                                                          expected last line: PASS
@@ -105,8 +104,11 @@ static std::vector<double> compare(const Lesson& lesson, const Settings& set,
     const bool on_meta = lesson.device == "meta";
     if (on_meta)
       row.ms_per_step = row.tokens_per_s = std::nullopt;  // meta computes nothing
-    else
+    else {
+      row.ms_per_step = 1e3 * run.fastest;
+      row.tokens_per_s = double(set.batch * set.model.context) / run.fastest;
       row.extra.emplace_back("extra time, %", 100 * (seconds.back() / seconds.front() - 1));
+    }
     const char* const skip = on_meta ? "no data" : i == 0 ? "the reference" : "";
     check_policy(p, run.measured, recomputed, runs.front().measured, sizes, skip, report);
   }

@@ -25,7 +25,7 @@ TEST(L08_Checks, TheTableFailsWhereACountIsWrong) {
   const auto no_less = [](const Chain& c) { return c.n == 5 && c.segments.size() == 2 ? 6 : live_values(c); };
   EXPECT_EQ(failed({.values = no_less}), Names{"(a) 5 steps, inputs of segments of 2 and 3: values alive"});
   const auto more = [](const Chain& c, int64_t b) { return activation_bytes(c, b) + (c.n == 1600); };
-  EXPECT_EQ(failed({.bytes = more}), Names{"(a) 1600 steps: bytes of activations at the peak"});
+  EXPECT_EQ(failed({.bytes = more}), Names{"(a) 1600 steps: bytes of activations (no gradient) at the peak"});
 }
 
 // A run with one segment per block, with wrong values planted.

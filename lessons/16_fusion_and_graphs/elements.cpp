@@ -91,10 +91,11 @@ std::vector<ElementRun> run_elements(const Lesson& lesson, int64_t n, int64_t in
   return runs;
 }
 
-void report_elements(const std::vector<ElementRun>& runs, int64_t n, const std::string& picture,
-                     Report& report) {
+void report_elements(const std::vector<ElementRun>& runs, int64_t n, int64_t in_cache,
+                     const std::string& picture, Report& report) {
   std::cout << "(d) Bytes moved and time of elementwise operations on " << bytes_text(n * size_of(DType::F32))
-            << " in fp32: separate kernels, and one fused chain\n\n";
+            << " in fp32, separate and as one chain; in the cache: 1/" << n / in_cache << " of the numbers, "
+            << n / in_cache << " times\n\n";
   Table table({"operations", "moved, separate", "moved, fused", "time, separate", "time, fused",
                "time, fused, in the cache"});
   Series separate{"separate kernels", {}, {}, Series::Marks::LineAndDots}, chain = separate;
@@ -116,8 +117,9 @@ void report_elements(const std::vector<ElementRun>& runs, int64_t n, const std::
   report.check_equal("(d) fused results that differ bitwise", equal ? 0 : 1, 0);
   report.timing_at_least("(d) " + ten.name + ": time, separate / fused", ten.separate / ten.chain, 8);
   // Two lower bounds of the time: the time in the cache (arithmetic), and the time of one pass over memory.
-  report.timing_at_least("(d) " + gelus.name + ": larger lower bound of the time / time",
-                         std::max(gelus.in_cache, runs.front().chain) / gelus.chain, 0.8);
+  report.timing_at_least(
+      "(d) " + gelus.name + ": max(time of one pass over memory, time in the cache) / time",
+      std::max(gelus.in_cache, runs.front().chain) / gelus.chain, 0.8);
   LinePlot plot{"Time of elementwise operations on " + bytes_text(n * size_of(DType::F32)) + " in fp32",
                 "number of operations",
                 "time, ms",
@@ -133,7 +135,7 @@ void report_chains(const FusedChains& fused, const RunTimeCompiler& compiler) {
   Table table({"fused chain", "calls per step"});
   for (const auto& [name, count] : fused.chains) table.row({name, std::to_string(count)});
   std::cout << table << "\n";
-  std::cout << "chains compiled: " << compiler.compiled()
+  std::cout << "chains of (d) and (e) compiled: " << compiler.compiled()
             << "; loaded from the folder of compiled chains: " << compiler.from_folder() << "\n";
   if (compiler.other_version())
     std::cout << "the folder also has chains of a different version; they are not used\n";

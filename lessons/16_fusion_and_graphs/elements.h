@@ -28,7 +28,8 @@ struct ElementRun {
 // numbers, few enough to stay in the cache.
 std::vector<ElementRun> run_elements(const Lesson&, int64_t n, int64_t in_cache, RunTimeCompiler&);
 // picture: the file to write, or "".
-void report_elements(const std::vector<ElementRun>&, int64_t n, const std::string& picture, Report&);
+void report_elements(const std::vector<ElementRun>&, int64_t n, int64_t in_cache, const std::string& picture,
+                     Report&);
 
 // Prints the chains of a step, and how many of them were compiled or loaded from the folder.
 void report_chains(const FusedChains&, const RunTimeCompiler&);

@@ -127,7 +127,7 @@ static int lesson_16(int argc, char** argv) {
   const Settings set = settings_for(context.device.name());
   Report report = lesson.report();
   report.config(set.model, set.batch);
-  report.config("steps", lesson.steps);
+  report.config("vocabulary", set.model.vocab), report.config("steps", lesson.steps);
   RunTimeCompiler compiler(folder,
                            command.empty() ? RunTimeCompiler::built_with(context.device.name()) : command);
   const std::string problem = context.device.has_data() ? compiler.problem() : "";
@@ -139,8 +139,8 @@ static int lesson_16(int argc, char** argv) {
   if (!problem.empty())
     std::cout << problem << "; the lesson goes on without chains\n\n";
   else
-    report_elements(run_elements(lesson, set.elements, set.in_cache, compiler), set.elements, picture,
-                    report);
+    report_elements(run_elements(lesson, set.elements, set.in_cache, compiler), set.elements, set.in_cache,
+                    picture, report);
   report_steps(lesson, set, problem.empty() ? &compiler : nullptr, problem, report);
   return lesson.finish(report);
 }

@@ -9,7 +9,8 @@
 
 namespace gradus {
 
-// What the kernels load and store; each name stands for N = rows x channels numbers:
+// What the kernels load and store; each name stands for N = rows x channels numbers. The costs do not count
+// that layernorm also loads the copy of dsum, to which it adds dx:
 //                     forward                                              backward
 //   add, layernorm    a, b, sum; sum, norm                                 a copy of dsum (2 N), x, dnorm, dx
 //   add_layernorm     a, b, sum, norm                                      x, dnorm, dsum, dx
@@ -29,7 +30,7 @@ std::vector<Pair> pairs(const PairSize& size) {
              return add(both[0], both[1]);
            },
            2 * N},
-          {"product, bias + gelu",
+          {"product, then bias + gelu",
            {wide, {C, C}, column},
            [](const std::vector<Tensor>& x) { return gelu(linear(x[0], x[1], x[2])); },
            [](const std::vector<Tensor>& x) { return bias_gelu(linear(x[0], x[1]), x[2]); },

@@ -87,17 +87,15 @@ std::vector<Measured> run_methods(const std::string& heading, const std::vector<
   std::vector<std::string> header{"method", "ms/step", "relative tokens/s", "peak", "relative peak"};
   if (published) header.insert(header.end(), {"published gain", "measured here"});
   Table table(header);
+  const auto known = [](double x) { return std::isnan(x) ? "-" : number_text(x); };
   if (plain)
-    table.row({"plain run", std::isnan(plain->seconds) ? "-" : number_text(plain->seconds * 1e3), "1",
-               bytes_text(plain->peak()), "1", "", ""});
+    table.row({"plain run", known(plain->seconds * 1e3), "1", bytes_text(plain->peak()), "1", "", ""});
   std::vector<Measured> all;
   std::vector<std::string> unexpected;
   Progress progress(heading.substr(0, 3) + " methods", int64_t(methods.size()));
   for (const Method& m : methods) {
     const Measured r = board.compare(m.flags, m.base);
-    const bool timed = !std::isnan(r.speed);
-    std::vector<std::string> cells{m.name, timed ? number_text(r.seconds * 1e3) : "-",
-                                   timed ? number_text(r.speed) : "-", bytes_text(r.peak()),
+    std::vector<std::string> cells{m.name, known(r.seconds * 1e3), known(r.speed), bytes_text(r.peak()),
                                    number_text(r.memory)};
     if (published) cells.insert(cells.end(), {published_gain(m), verdict(m, r)});
     table.row(cells);
@@ -168,10 +166,9 @@ void draw_methods(const std::vector<Method>& methods, const std::vector<Measured
   for (size_t i = 0; i < points.size(); ++i) {
     const auto [time, memory] = points[i];
     if (std::count(front.begin(), front.end(), i)) continue;
-    if (std::abs(time - 1) < 0.2 && std::abs(memory - 1) < 0.2)
-      near.x.push_back(time), near.y.push_back(memory);
-    else
-      plot.series.push_back({names[i], {time}, {memory}, Series::Marks::Dots});
+    const bool close = std::abs(time - 1) < 0.2 && std::abs(memory - 1) < 0.2;
+    Series& dots = close ? near : plot.series.emplace_back(Series{names[i], {}, {}, Series::Marks::Dots});
+    dots.x.push_back(time), dots.y.push_back(memory);
   }
   plot.series.push_back(near);
   plot.series.push_back(line);

@@ -27,8 +27,7 @@ std::string published_gain(const Method& m);  // such as "speed, maybe memory"
 // "agrees", or the claims that the measurement contradicts, and the reason.
 std::string verdict(const Method& method, const Measured& measured);
 
-// Measures the methods and prints their table, with `plain` as the first row. The checks compare only memory,
-// because times vary.
+// Measures the methods and prints their table, `plain` first. The checks compare only memory: times vary.
 std::vector<Measured> run_methods(const std::string& heading, const std::vector<Method>& methods,
                                   const Scoreboard& board, Report& report, const Measured* plain = nullptr);
 
@@ -39,8 +38,7 @@ struct TimeAndMemory {
 // another if it needs less of one quantity and no more of the other.
 std::vector<size_t> front_of(const std::vector<TimeAndMemory>& runs);
 
-// Draws a dot for each method that computes the same step as the plain run on one device, and the front as
-// steps. The legend names all dots that are on the front or far from (1, 1).
+// Draws a dot for each method that computes the same step as the plain run on one device, and the front.
 void draw_methods(const std::vector<Method>& methods, const std::vector<Measured>& measured,
                   const std::string& path);
 void front_by_hand(std::ostream& out);  // the page's example

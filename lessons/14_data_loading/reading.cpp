@@ -79,7 +79,10 @@ void report_sharing(int64_t samples, uint64_t seed, Report& report) {
     report.check_equal("samples read more than once in an epoch", counts.repeated, 0);
     report.check_equal("samples never read in an epoch", counts.never, 0);
   }
-  std::cout << "\n(c) Samples read in the steps of one epoch by 2 ranks with 4 workers each\n\n" << table;
+  std::cout << "\n(c) One epoch, " << count_text(order.samples()) << " samples in "
+            << order.samples() / kBatch << " steps of " << kBatch
+            << ": samples read by 2 ranks with 4 workers each\n\n"
+            << table;
 }
 
 }  // namespace gradus

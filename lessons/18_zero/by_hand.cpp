@@ -15,9 +15,8 @@ constexpr int64_t kFourRanks = 4;
 
 void shards_by_hand(std::ostream& out) {
   constexpr int64_t kNumel = 8, kShown = 1;
-  out << "8 parameters on 4 ranks: the elements that rank 1 keeps. Bytes per parameter: weight 2, gradient "
-         "2, "
-         "master copy and\nAdamW's states 12\n\n";
+  out << "8 parameters on 4 ranks: the elements that rank 1 keeps. Bytes per parameter: weight 2, gradient 2,"
+         "\nmaster copy and AdamW's states 12\n\n";
   Table table({"stage", "weights", "gradients", "states", "bytes on rank 1", "bytes on all ranks"});
   for (const int stage : {0, 1, 2, 3}) {
     Part part{0, kNumel};
@@ -89,13 +88,13 @@ UnitTimeline unit_timeline(bool prefetch, bool keep_gathered) {
 void print_unit_timelines(std::ostream& out) {
   const UnitTimeline runs[] = {unit_timeline(false, false), unit_timeline(true, false),
                                unit_timeline(true, true)};
-  out << "Three layers as units in stage 3, one letter per unit of time. G: all-gather of the weights,\n"
-         "F: forward, B: backward, R: reduce-scatter of the gradients, -: weights kept, .: weights "
-         "dropped\n\n";
-  Table table({"", "no prefetch", "prefetch", "kept until backward (SHARD_GRAD_OP)"});
+  out << "Stage 3; units: three layers of 4, 8 and 16 weights in fp32. One letter per time step.\n"
+         "G: all-gather of the weights, F: forward, B: backward (gradient of the weight or of the input),\n"
+         "R: reduce-scatter of the gradients, -: weights kept, .: weights dropped\n\n";
+  Table table({"", "no prefetch", "prefetch", "prefetch, kept until backward (SHARD_GRAD_OP)"});
   for (size_t u = 0; u < size_t(kUnits); ++u)
     table.row({"unit " + std::to_string(u + 1), runs[0].units[u], runs[1].units[u], runs[2].units[u]});
-  std::vector<std::string> time{"units of time"}, bytes{"largest gathered, bytes"};
+  std::vector<std::string> time{"time steps"}, bytes{"largest gathered, bytes"};
   for (const UnitTimeline& t : runs)
     time.push_back(std::to_string(t.units[0].size())), bytes.push_back(std::to_string(t.most_gathered));
   table.row(time), table.row(bytes), out << table;

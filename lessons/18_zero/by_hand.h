@@ -9,9 +9,9 @@ namespace gradus {
 void shards_by_hand(std::ostream& out);
 
 // When a rank gathers, uses and drops each of three layers on 4 ranks of the device meta. Each collective and
-// each matrix product takes one unit of time; a layer has one product forward and two backward.
+// each matrix product takes one time step; a layer has one product forward and two backward.
 struct UnitTimeline {
-  std::vector<std::string> units;  // a letter per unit of time; print_unit_timelines explains them
+  std::vector<std::string> units;  // a letter per time step; print_unit_timelines explains them
   int64_t most_gathered = 0;       // bytes of weights gathered at once, at most
 };
 UnitTimeline unit_timeline(bool prefetch, bool keep_gathered);

@@ -37,10 +37,11 @@ std::vector<StageMemory> measure_stages() {
 
 void memory_table(const std::vector<StageMemory>& rows, const std::string& picture, Report& report) {
   std::cout
-      << "\n(a) A small GPT: bytes per parameter on each rank between steps; elements sent per rank and step "
-         "with k micro-batches, in units of Psi (N-1)/N\n";
-  Table table(
-      {"stage", "N", "weight", "gradient", "master", "optimizer", "sum", "sent, k = 1", "sent, k = 4"});
+      << "\n(a) GPT, Psi = " << count_text(rows.front().parameters)
+      << " parameters: bytes per parameter on each rank between steps; elements sent per rank and step, in "
+         "units of Psi (N-1)/N\n";
+  Table table({"stage", "N", "weight", "gradient", "master", "optimizer", "sum", "sent, 1 micro-batch",
+               "sent, 4 micro-batches"});
   BarChart chart{
       "Model states per rank, small GPT of (a)", {}, {"weight", "gradient", "master", "optimizer"}};
   int64_t wrong_bytes = 0, wrong_sent = 0;
@@ -104,8 +105,8 @@ static double half_a_digit(const std::string& printed) {
 
 void published_table(const std::vector<PublishedStates>& rows, Report& report) {
   std::cout
-      << "\n(b) GB (10^9 bytes) of model states per rank, 7.5e9 parameters: published in the ZeRO paper; "
-         "gradus, from a GPT of "
+      << "\n(b) GB (10^9 bytes) of model states per rank, 7.5e9 parameters (ZeRO paper); gradus: 7.5e9 x "
+         "bytes per parameter of a GPT of "
       << count_text(published_setting().model.parameter_count()) << " parameters\n";
   Table table(
       {"N", "stage 1, published", "gradus", "stage 2, published", "gradus", "stage 3, published", "gradus"});

@@ -31,8 +31,7 @@ static void describe(const std::vector<ShardedRun>& ranks, const RanksArgs& args
     different += count_unlike(r, alone);
   }
   ReportRow& row = add_row(report, name, mine, task);
-  row.predicted_bytes = states;
-  row.extra = {{"elements sent per rank", double(mine.sent)}};
+  row.extra = {{"model states, bytes", double(bytes)}, {"elements sent per rank", double(mine.sent)}};
   if (this_rank(args) == 0)  // the last ranks keep less: the padding has no optimizer states
     report.check_equal(name + ": bytes of model states between steps", bytes, states);
   report.check_equal(name + ": elements sent per rank", sent, sends);

@@ -43,8 +43,8 @@ std::vector<UnitsRun> run_units() {
 }
 
 void units_table(const std::vector<UnitsRun>& runs, Report& report) {
-  std::cout << "\n(c) A hundred linear layers in stage 3: largest bytes of weights gathered at once\n";
-  Table table({"units", "largest gathered", "share of the model", "elements sent, Psi (N-1)/N"});
+  std::cout << "\n(c) A hundred linear layers in stage 3; SHARD_GRAD_OP keeps weights until backward\n";
+  Table table({"units", "largest gathered at once", "share of the model", "elements sent, Psi (N-1)/N"});
   for (const UnitsRun& r : runs) {
     table.row({r.name, bytes_text(r.gathered),
                percent_text(double(r.gathered) / double(kUnitLayers * kLayerBytes)), number_text(r.sent)});

@@ -73,8 +73,9 @@ std::vector<StageTimes> stage_times(const WhatIf& w) {
 }
 
 void times_table(const WhatIf& w, const std::vector<StageTimes>& times, Report& report) {
-  std::cout << "\n(d) ms per step, lower bounds by published peaks: " << w.model << " on " << w.ranks << " x "
-            << w.machine << ", " << w.sequences << " sequences per rank; one rank: no network\n";
+  std::cout << "\n(d) Lower bounds of ms per step (at published peak rates, with prefetch): " << w.model
+            << " on " << w.ranks << " x " << w.machine << ", " << w.sequences
+            << " sequences per rank; one rank: no network\n";
   Table table({"network", "one rank", "stage 1", "stage 2", "stage 3", "SHARD_GRAD_OP"});
   const auto ms = [](double seconds) { return number_text(1e3 * seconds); };
   double slowest = NAN;  // stage 3 / stage 1 on the slowest network

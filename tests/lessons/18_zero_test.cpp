@@ -111,7 +111,7 @@ TEST(L18_Stages, AtMostOneUnitAndTheRootAreGathered) {
   EXPECT_EQ(most({}), 4 * (4 * kBlock + kRoot));
 }
 
-// One letter per unit of time: G all-gather, F forward, B backward, R reduce-scatter, - kept, . dropped.
+// One letter per time step: G all-gather, F forward, B backward, R reduce-scatter, - kept, . dropped.
 TEST(L18_Stages, AUnitIsGatheredUsedAndDropped) {
   const auto expect = [](bool prefetch, bool keep, const std::vector<std::string>& units, int64_t bytes) {
     const UnitTimeline t = unit_timeline(prefetch, keep);

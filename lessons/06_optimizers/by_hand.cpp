@@ -1,5 +1,7 @@
 #include "lessons/06_optimizers/by_hand.h"
 
+#include <cmath>
+
 #include "src/optim/muon.h"
 #include "src/tensor/context.h"
 
@@ -27,6 +29,21 @@ static std::vector<std::string> two_updates(const char* name, const Args& args) 
     cells.push_back(states + "| " + number_text(to_host<double>(w.value)[0]));
   }
   return cells;
+}
+
+// A singular value, which each iteration of newton_schulz() moves towards 1.
+static void newton_schulz_by_hand(std::ostream& out) {
+  out << "\nMuon, two singular values x of one matrix; an iteration: 3.4445 x - 4.775 x^3 + 2.0315 x^5\n\n";
+  Table table({"start", "1", "2", "3", "4", "5"});
+  for (double x : {0.5, 0.01}) {
+    std::vector<std::string> cells{number_text(x)};
+    for (int i = 0; i < 5; ++i) {
+      x = 3.4445 * x - 4.775 * std::pow(x, 3) + 2.0315 * std::pow(x, 5);
+      cells.push_back(number_text(x));
+    }
+    table.row(cells);
+  }
+  out << table;
 }
 
 void optimizers_by_hand(std::ostream& out) {
@@ -60,6 +77,7 @@ void optimizers_by_hand(std::ostream& out) {
   table.row({"column means: " + two(columns[0], columns[1]),
              "of all: " + number_text((rows[0] + rows[1]) / 2), "", ""});
   out << table;
+  newton_schulz_by_hand(out);
 }
 
 }  // namespace gradus

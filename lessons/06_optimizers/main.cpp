@@ -103,8 +103,7 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set,
   if (set.seeds > 1) report.config("last_loss", "mean of " + std::to_string(set.seeds) + " seeds");
   for (const Result& r : results) {
     ReportRow& row = report.row(r.name);
-    row = r.best().row;
-    row.name = r.name;
+    row = r.table_row();
     if (set.seeds == 1) continue;
     const Spread last = r.last_losses();
     row.loss_last = last.mean;

@@ -79,10 +79,9 @@ void update_time_table(Report& report) {
                text(t.least), text(t.seconds), std::isnan(t.least) ? "" : percent_text(t.least / t.seconds)});
     report.timing_at_least(c.name + ": bandwidth of the update / of y += x", t.least / t.seconds, 0.7);
   }
-  std::cout
-      << "\n(b) Time of an update of 16 matrices [1024,1024], and of y += x on as many bytes: median of 7 "
-         "alternating runs\n\n"
-      << table;
+  std::cout << "\n(b) Time of an update of 16 matrices [1024,1024], and of a y += x that moves the same "
+               "bytes; median of 7 alternating runs; commas separate passes\n\n"
+            << table;
 
   Parameters one;  // Muon is compute-bound: its products take most of the time
   add_matrices(one, 1, 1024, 2048);
@@ -90,7 +89,7 @@ void update_time_table(Report& report) {
   const Timed t = time_update(muon, one);
   const double rate = double(t.flops) / t.seconds, peak = measure_gemm_peak(current().device);
   std::cout << "\nMuon, update of one matrix " << one.begin()->value.shape() << ": " << t.flops / one.numel()
-            << " FLOPs per parameter in its products";
+            << " FLOPs per parameter in its matrix products";
   if (!std::isnan(rate))
     std::cout << ", " << seconds_text(t.seconds) << ", " << number_text(rate * 1e-9) << " GFLOP/s";
   std::cout << "\n";

@@ -25,6 +25,15 @@ Spread Result::last_losses() const {
   const auto [least, most] = std::minmax_element(losses.begin(), losses.end());
   return {std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size()), *least, *most};
 }
+ReportRow Result::table_row() const {
+  ReportRow row = best().row;
+  row.name = name;
+  for (const std::vector<Trial>* runs : {&trials, &repeats})
+    for (const Trial& t : *runs)
+      if (t.row.ms_per_step < row.ms_per_step)
+        row.ms_per_step = t.row.ms_per_step, row.tokens_per_s = t.row.tokens_per_s;
+  return row;
+}
 bool Result::best_is_inside() const { return &best() != &trials.front() && &best() != &trials.back(); }
 
 const Result& result_of(const std::string& name, const std::vector<Result>& results) {
@@ -64,8 +73,8 @@ void print_sweep(const std::vector<Result>& results) {
     cells.push_back(number_text(r.best().rate));
     table.row(cells);
   }
-  std::cout << "\n(a) Sweep of learning rates: one seed; last loss: mean of the last " << kWindow
-            << " steps\n\n"
+  std::cout << "\n(a) Sweep of learning rates, one seed; r: the column 'rate r'; last loss: mean of the last "
+            << kWindow << " steps\n\n"
             << table;
 }
 
@@ -77,7 +86,7 @@ static std::vector<double> time_after(const Trial& t) {
 
 void print_race(const std::vector<Result>& results, int64_t parameters) {
   const double goal = smooth(result_of("AdamW", results).best().losses).back();
-  Table table({"until AdamW's last loss", "steps", "time", "state bytes per parameter"});
+  Table table({"to reach AdamW's last loss, one seed", "steps", "time", "state bytes per parameter"});
   for (const Result& r : results) {
     const Trial& t = r.best();
     const std::vector<double> losses = smooth(t.losses);

@@ -25,6 +25,8 @@ struct Result {
   const Trial& best() const;        // of the first seed, the lowest last loss that is a number
   bool best_is_inside() const;      // neither the lowest nor the highest rate
   Spread last_losses() const;       // of the best rate, over all seeds
+  // The best trial's row with the time of the fastest: all do the same work, and some were disturbed.
+  ReportRow table_row() const;
 };
 
 const Result& result_of(const std::string& name, const std::vector<Result>& results);

@@ -78,6 +78,18 @@ TEST(L06_Race, TheSpreadIsOfTheBestRateOverAllSeeds) {
   EXPECT_TRUE(std::isnan(r.last_losses().mean) && std::isnan(r.last_losses().most)) << "one seed diverged";
 }
 
+TEST(L06_Race, TheTimeIsThatOfTheFastestRun) {
+  Result r{"x", {trial(1, 3), trial(2, 2)}};
+  r.repeats = {trial(2, 2.5)};
+  EXPECT_FALSE(r.table_row().ms_per_step) << "on meta no run has a time";
+  r.trials[0].row.ms_per_step = 7, r.trials[1].row.ms_per_step = 9, r.repeats[0].row.ms_per_step = 5;
+  r.repeats[0].row.tokens_per_s = 200;
+  EXPECT_EQ(r.table_row().ms_per_step, 5);
+  EXPECT_EQ(r.table_row().tokens_per_s, 200);
+  EXPECT_EQ(r.table_row().loss_last, 2) << "the loss is that of the best run";
+  EXPECT_EQ(r.table_row().name, "x");
+}
+
 TEST(L06_Checks, EachFailsOnAWrongValue) {
   const char* const kMuon = "Muon: largest last loss of the seeds; bound: AdamW's smallest";
   using Plant = std::function<void(std::vector<Result>&)>;

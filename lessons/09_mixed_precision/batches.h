@@ -19,8 +19,8 @@ StepCost step_cost(const Lesson& lesson, const TransformerConfig& fp32, const st
 int64_t predicted_crossing(const TransformerConfig& config);
 int64_t measured_crossing(const TransformerConfig& config);  // on meta
 
-// Memory and time of both. The batch sizes are 1, half of the predicted crossing, the crossing, and four
-// times the crossing.
+// Memory and time of both. The batch sizes are 1, one less than the predicted crossing, the crossing, and
+// four times the crossing.
 struct BatchCosts {
   int64_t parameters, predicted, measured;  // predicted and measured crossing
   struct Batch {

@@ -78,6 +78,7 @@ static int lesson_09(int argc, char** argv) {
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
   print_formats(std::cout);
+  recipes_table();
   std::vector<double> losses;
   for (const ScaledRecipe& recipe : scaled_recipes()) {
     LessonContext own(lesson);

@@ -14,6 +14,8 @@ struct ScaledRecipe {
 };
 const std::vector<ScaledRecipe>& scaled_recipes();
 
+void recipes_table();  // prints the formats of each recipe
+
 // Checks the bytes of weights, master copy, gradients and optimizer states at the peak.
 void check_states(const ScaledRecipe& recipe, const Usage& peak, int64_t parameters, Report& report);
 

@@ -134,7 +134,7 @@ struct Gradients {
 static void draw_sizes(const Gradients& g, const std::string& path) {
   LinePlot plot{"Sizes of gradients in fp32",
                 "log2 of the absolute value",
-                "% of the elements",
+                "% of the elements, per power of two",
                 {histogram("logits, bytes in the text", g.occur),
                  histogram("logits, bytes not in the text", g.absent), histogram("queries", g.queries)},
                 {}};
@@ -142,7 +142,9 @@ static void draw_sizes(const Gradients& g, const std::string& path) {
   for (const Series& s : plot.series) top = std::max(top, *std::max_element(s.y.begin(), s.y.end()));
   for (const double scale : {1.0, 0x1p16}) {
     const double limit = std::log2(0x1p-25 / scale);
-    plot.series.push_back({"underflow limit, loss scale " + number_text(scale), {limit, limit}, {0, top}});
+    // Not quite vertical: the plot would mark two points in one column of pixels by dots.
+    plot.series.push_back(
+        {"underflow limit, loss scale " + number_text(scale), {limit, limit + 0.05}, {0, top}});
   }
   write_file(path, draw(plot));
 }
@@ -177,7 +179,8 @@ void underflow_table(const Transformer& trained, int64_t steps, const std::strin
                number_text(length(w) / length(weights)), number_text(u.weights), std::to_string(bad)});
   }
   std::cout << "\n(b) Gradients in fp16, batch of " << batch.counted()
-            << " targets: share that becomes 0, and weights compared with fp32\n\n"
+            << " targets: share that becomes 0 (logits, queries); gradient of all " << weights.size()
+            << " weights compared with fp32\n\n"
             << table;
   draw_sizes(exact, picture);
   check_underflow(batch.counted(), steps, scales, report);
@@ -263,7 +266,8 @@ void updates_table(const std::vector<Unchanged>& rates, Report& report) {
   for (const Unchanged& u : rates)
     table.row(
         {number_text(u.learning_rate), percent_text(u.fp32), percent_text(u.fp16), percent_text(u.bf16)});
-  std::cout << "\n(d) Share of weights that one AdamW update leaves unchanged, without a master copy\n\n"
+  std::cout << "\n(d) Share of weights that one AdamW update leaves unchanged, without a master copy "
+               "(which changes as fp32 weights do)\n\n"
             << table;
   const Unchanged& least = rates.back();
   report.check_at_most("(d) learning rate 1e-05: share of unchanged fp32 weights", least.fp32, 0.1);

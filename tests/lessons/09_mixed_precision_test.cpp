@@ -138,7 +138,7 @@ TEST(L09_Batches, FourBatchSizesAreCompared) {
   ASSERT_EQ(costs.batches.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
     const auto& b = costs.batches[i];
-    EXPECT_EQ(b.size, std::vector<int64_t>({1, crossing / 2, crossing, 4 * crossing})[i]);
+    EXPECT_EQ(b.size, std::vector<int64_t>({1, crossing - 1, crossing, 4 * crossing})[i]);
     EXPECT_EQ(b.fp32.bytes, step_cost(lesson, c, "fp32", b.size).bytes);
     EXPECT_EQ(b.mixed.bytes, step_cost(lesson, c, "mixed", b.size).bytes);
   }

@@ -211,9 +211,12 @@ std::string draw(const StackPlot& plot) {
     areas.emplace_back(edge(top), color_of(layer));
     legend.insert(legend.begin(), {plot.layers[layer].name, color_of(layer), Entry::Look::Area});
   }
-  for (size_t i = areas.size(); i-- > 0;)  // each down to the axis, the lower ones over the higher
+  // Each down to the axis, the lower ones over the higher; crisp, so that no higher one shows through.
+  frame.svg.put("<g shape-rendering='crispEdges'>");
+  for (size_t i = areas.size(); i-- > 0;)
     frame.svg.put("<path d='", areas[i].first, "V", frame.y.from, "H", frame.x.from, "Z' fill='",
                   areas[i].second, "'/>");
+  frame.svg.put("</g>");
   frame.svg.path(edge(plot.line.y), kInk);
   for (const StackPlot::Panel& panel : plot.panels)
     frame.svg.text(frame.x(panel.x), Frame::kTop + 20, panel.name, "middle", " font-weight='bold'");

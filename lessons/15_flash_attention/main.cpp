@@ -22,7 +22,7 @@ struct Settings {
   int64_t longest_plain = 4096;
   AttentionSize size{.B = 1, .T = 512, .heads = 8, .D = 64};
   AttentionSize counted{.B = 1, .T = 0, .heads = 1, .D = 64};  // on emu; T: counted_lengths
-  std::vector<int64_t> counted_lengths{64, 128, 256, 512};
+  std::vector<int64_t> counted_lengths{64, 128, 256, 512, 1024};
   TransformerConfig model{.vocab = 256, .context = 1024, .layers = 2, .heads = 8, .channels = 256};
   int64_t batch = 1;
 

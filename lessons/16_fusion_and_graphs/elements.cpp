@@ -94,8 +94,8 @@ std::vector<ElementRun> run_elements(const Lesson& lesson, int64_t n, int64_t in
 void report_elements(const std::vector<ElementRun>& runs, int64_t n, int64_t in_cache,
                      const std::string& picture, Report& report) {
   std::cout << "(d) Bytes moved and time of elementwise operations on " << bytes_text(n * size_of(DType::F32))
-            << " in fp32, separate and as one chain; in the cache: 1/" << n / in_cache << " of the numbers, "
-            << n / in_cache << " times\n\n";
+            << " in fp32, separate and as one chain; in the cache: the same on 1/" << n / in_cache
+            << " of the numbers, " << n / in_cache << " times\n\n";
   Table table({"operations", "moved, separate", "moved, fused", "time, separate", "time, fused",
                "time, fused, in the cache"});
   Series separate{"separate kernels", {}, {}, Series::Marks::LineAndDots}, chain = separate;

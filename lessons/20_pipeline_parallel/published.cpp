@@ -64,7 +64,7 @@ double share_reached() {
 void published_table(Report& report) {
   const double share = share_reached();
   std::cout << "\n(b) Published models on A100 80 GB; predicted = lower bound / " << percent_text(share)
-            << ", the fraction that a layer of 22B reached\n    largest peak: predicted, of a rank; "
+            << ", what a layer of 22B reached of the peak\n    largest peak: of all ranks, predicted; "
                "up to 7.5B published as FLOP/s; layout: pipeline, data, tensor, context ranks\n";
   Table table({"model", "layout", "chunks per rank", "micro-batches", "largest peak", "lower bound, s",
                "predicted, s", "published, s", "predicted / published"});

@@ -42,7 +42,7 @@ struct Gap {
   int64_t named = 0;                    // the sum of the differences
   int64_t whole = 0;                    // of the two figures
   int64_t unexplained = 0;              // whole - named: memory that the reproduced run does not show
-  std::string bytes = "reserved, without the CUDA context";
+  std::string bytes = "both: reserved memory, without the CUDA context";
 };
 
 struct PublishedRuns {

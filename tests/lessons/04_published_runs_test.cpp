@@ -121,7 +121,7 @@ TEST(L04_PublishedRuns, AFigureOutsideItsBoundFails) {
   };
   EXPECT_EQ(failed("MiB", 13'939, 13'839), Names{});
   EXPECT_EQ(failed("GiB", 10.586, 10.5864), Names{});
-  const Names mib{"a, b: published - reproduced, MiB"}, gib{"a, b: published - reproduced, GiB"};
+  const Names mib{"a, b: |published - reproduced|, MiB"}, gib{"a, b: |published - reproduced|, GiB"};
   EXPECT_EQ(failed("MiB", 13'939, 13'838), mib);
   EXPECT_EQ(failed("MiB", 13'939, 14'040), mib);
   EXPECT_EQ(failed("MiB", 13'939, NAN), mib);

@@ -38,9 +38,8 @@ void check_losses(int64_t steps, int64_t tokens, const std::vector<double>& loss
     const ScaledRecipe& recipe = scaled_recipes()[i];
     const std::string name = recipe.name() + ": held-out loss, relative increase over fp32";
     const double increase = losses[i] / losses[0] - 1;
-    if (recipe.recipe == "mixed-fp16" && recipe.scale == 0)
-      report.check_at_least(name + ", because gradients underflow", increase, 0.001,
-                            skip);  // depends on the seed: 0.2 % to 3 %
+    if (recipe.recipe == "mixed-fp16" && recipe.scale == 0)  // depends on the seed: 0.2 % to 3 %
+      report.check_at_least(name + ", because gradients underflow", increase, 0.001, skip);
     else
       report.check_at_most(name, increase, 0.01, skip);
   }

@@ -59,7 +59,6 @@ PublishedRuns published_mixed_precision() {
   runs.gap = gap_of("BERT-large, batch 4, fp16", kMixed, reproduced, ours);
   for (Difference& d : runs.gap.differences) {
     if (d.name == "attention scores") d.why = "in fp32; until PyTorch 1.10 softmax keeps its input";
-    if (d.name == "softmax after dropout") d.why = "reproduced: an fp16 copy, in other activations";
     if (d.name == "other activations") d.why = "softmax and GELU in fp32, and an fp16 copy per product";
     if (d.name == "weights, gradients, states")
       d.why = "reproduced: fp16 copies of the weights of products; gradus: of all weights";

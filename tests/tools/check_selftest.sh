@@ -36,7 +36,7 @@ page_with() {  # EXERCISE: a page by the pattern, and no longer than it may be
       Symbols) printf '| symbol | here |\n|---|---|\n| n | 300<!-- = steps --> |\n' ;;
       Output) printf '<!-- output: steps -->\n```\nsteps 300\n```\n<!-- end of output -->\n' ;;
       Exercises) echo "- $1 *fill in*" ;;
-      Common*) printf '**In PyTorch**\n\n| here | there |\n|---|---|\n| a | b |\n\n' ;;
+      Common*) printf '**In PyTorch**\n\n| gradus | PyTorch and its libraries |\n|---|---|\n| a | b |\n\n' ;;
     esac
   done
 }

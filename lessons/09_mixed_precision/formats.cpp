@@ -67,6 +67,15 @@ void print_formats(std::ostream& out) {
   out << "\n(a) Floating-point formats, and numbers rounded to them\n\n" << table << "\n" << numbers;
 }
 
+double after_updates(double weight, double update, int64_t count, DType t, bool master_copy) {
+  // BEGIN SOLUTION 09.8
+  const DType kept = master_copy ? DType::F32 : t;
+  for (int64_t i = 0; i < count; ++i) weight = rounded(weight - update, kept);
+  return rounded(weight, t);
+  // STUB: todo("09.8", "the weight after all updates", weight, update, count, t, master_copy); return 0;
+  // END SOLUTION 09.8
+}
+
 void scaling_by_hand(std::ostream& out) {
   constexpr double kScale = 1024;
   const auto half = [](double x) { return rounded(x, DType::F16); };
@@ -74,8 +83,15 @@ void scaling_by_hand(std::ostream& out) {
   for (const double g : {2e-8, 1e-7, 0.5, 100.0})
     table.row({number_text(g), number_text(half(g)), number_text(half(kScale * g)),
                number_text(half(kScale * g) / kScale)});
-  out << table << "\nweight - update: 1 - 0.0002 = " << number_text(half(1 - 0.0002)) << " in fp16, "
-      << number_text(rounded(1 - 0.0002, DType::F32)) << " in fp32\n";
+  Table updates({"updates of 0.0002", "fp16 weight, no master copy", "master copy", "fp16 weight"});
+  for (const int64_t count : {1, 2, 5}) {
+    const auto after = [&](DType t, bool master_copy) {
+      return number_text(after_updates(1, 0.0002, count, t, master_copy));
+    };
+    updates.row(
+        {std::to_string(count), after(DType::F16, false), after(DType::F32, true), after(DType::F16, true)});
+  }
+  out << table << "\n" << updates;
 }
 
 }  // namespace gradus

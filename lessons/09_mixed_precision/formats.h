@@ -22,10 +22,15 @@ std::vector<Format> formats();  // fp32, bf16, fp16
 // Rounded to the nearest number of type t; between two equally near numbers, to the one whose last bit is 0.
 double rounded(double x, DType t);
 
+// A weight of type t after `count` updates, each of which subtracts `update`. Without a master copy, the
+// weight is rounded to t after each update. With one, the updates change the master copy, in fp32, and the
+// weight is the rounded master copy.
+double after_updates(double weight, double update, int64_t count, DType t, bool master_copy);
+
 // Two tables: range and precision of the formats, and some numbers rounded to them.
 void print_formats(std::ostream& out);
 
-// Four gradients in fp16, with and without a loss scale, and an update of a weight.
+// Four gradients in fp16, with and without a loss scale; a weight in fp16, with and without a master copy.
 void scaling_by_hand(std::ostream& out);
 
 }  // namespace gradus

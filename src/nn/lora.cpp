@@ -100,13 +100,16 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
   Parameters made;  // made first, so that an error changes nothing
   uint64_t stream = 0;
   for (const Linear* l : adapted) make_adapter(made, *l, args, Rng(seed, stream++));
-  for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
   auto next = made.begin();
+  // BEGIN SOLUTION 12.7
+  for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
   for (Linear* l : adapted) {
     Parameter& a = model.parameters.add(std::move(*next++));
     Parameter& b = model.parameters.add(std::move(*next++));
     adapt(*l, {a, b, args.alpha, args.dropout});
   }
+  // STUB: todo("12.7", "freeze the model, and give each layer of adapted its A and B", adapted, next);
+  // END SOLUTION 12.7
 }
 
 // weight <- weight + sign alpha/r B A
@@ -114,12 +117,12 @@ static void add_product(Linear& l, double sign) {
   const LoraAdapter& lora = *adapter_of(l);
   Tensor w = l.weight.kept();
   const int64_t out = w.shape()[0], in = w.last(), r = lora.a.value.shape()[0];
+  MatmulShape s{.M = out, .N = in, .K = r, .lda = r, .ldb = in, .ldc = in};
+  const Call call = ctx(w, cost::matmul(s, lora.a.value.dtype()));
   // BEGIN SOLUTION 12.2
-  const MatmulShape s{
-      .M = out, .N = in, .K = r, .lda = r, .ldb = in, .ldc = in, .alpha = float(sign * lora.scale())};
-  be(w).matmul(ctx(w, cost::matmul(s, lora.a.value.dtype())), s, lora.b.value.in(), lora.a.value.in(),
-               w.add());
-  // STUB: todo("12.2", "a single product that is added to w", w, out, in, r, sign * lora.scale());
+  s.alpha = float(sign * lora.scale());
+  be(w).matmul(call, s, lora.b.value.in(), lora.a.value.in(), w.add());
+  // STUB: todo("12.2", "add the product, with its factor, to w", call, s, sign);
   // END SOLUTION 12.2
   l.weight.merged = sign > 0;  // set before the rounding, which may fail: so w is never added to twice
   l.weight.round_master();

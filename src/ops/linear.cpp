@@ -13,10 +13,11 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), w, to);
   }
   if (dx.wanted(1)) {
+    MatmulShape s{.lda = out, .ldb = in, .ldc = in};  // the lengths of the stored rows of dy, x and dW
     // BEGIN SOLUTION 02.3
-    const MatmulShape s{.M = out, .N = in, .K = rows, .ta = Trans::Yes, .lda = out, .ldb = in, .ldc = in};
+    s.M = out, s.N = in, s.K = rows, s.ta = Trans::Yes;
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[0].in(), dx.out(1));
-    // STUB: todo("02.3", "one product that gives dW, of shape (out, in)", rows, in, out);
+    // STUB: todo("02.3", "one product that gives dW, of shape (out, in)", rows, s);
     // END SOLUTION 02.3
   }
   if (dx.wanted(2)) {

@@ -68,14 +68,13 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     if (!dx.defined() && !dweight.defined()) continue;
     be(x).cross_entropy_bwd_inplace(ctx(x, cost::cross_entropy_bwd_inplace(s, x.dtype())), s, t_n.in(),
                                     total.in(), lse.in(), dloss.in(), logits_n.set());
+    const MatmulShape of_dx{.M = n, .N = C, .K = V, .lda = V, .ldb = C, .ldc = C},
+        of_dweight{.M = V, .N = C, .K = n, .ta = Trans::Yes, .lda = V, .ldb = C, .ldc = C};
     // BEGIN SOLUTION 16.2
-    if (dx.defined())
-      multiply({.M = n, .N = C, .K = V, .lda = V, .ldb = C, .ldc = C}, logits_n, w,
-               dx.narrow(first, n).set());
+    if (dx.defined()) multiply(of_dx, logits_n, w, dx.narrow(first, n).set());
     if (dweight.defined())
-      multiply({.M = V, .N = C, .K = n, .ta = Trans::Yes, .lda = V, .ldb = C, .ldc = C}, logits_n, x_n.in(),
-               first == 0 ? dweight.set() : dweight.add());
-    // STUB: todo("16.2", "what these rows add to dx and dweight", logits_n, x_n, w, dx, dweight);
+      multiply(of_dweight, logits_n, x_n.in(), first == 0 ? dweight.set() : dweight.add());
+    // STUB: todo("16.2", "what these rows add to dx and dweight", of_dx, of_dweight, logits_n, x_n);
     // END SOLUTION 16.2
   }
   return record("linear_cross_entropy", {x, weight},

@@ -88,6 +88,7 @@ class Check {
     for (const Exercise& e : given) {
       named.insert(e.id);
       points += e.points;
+      parts_on_paper(page, e);
       if (hints_for(e.id, read(folder + "/hints.md")).size() != 3)
         fault(folder, "/hints.md: exercise ", e.id, " does not have the three hints 1. 2. 3.");
       const std::string judge = "tests/course/" + e.judge + "_" + nn + ".cpp";
@@ -155,6 +156,18 @@ class Check {
   size_t tests() const { return tests_.size(); }
 
  private:
+  // The tests with points of their own record the exercise, and their points are those of the exercise.
+  void parts_on_paper(const std::string& page, const Exercise& e) {
+    int sum = 0;
+    for (const Exercise::Part& part : e.parts) {
+      sum += part.points;
+      const std::vector<Recorded> mine = tests_of(e.id, tests_);
+      if (std::none_of(mine.begin(), mine.end(), [&](const Recorded& r) { return r.test == part.test; }))
+        fault(page, ": exercise ", e.id, " has points for ", part.test, ", which does not record it");
+    }
+    if (!e.parts.empty() && sum != e.points)
+      fault(page, ": exercise ", e.id, " has ", e.points, " points, and its tests have ", sum);
+  }
   // Sorted by their numbers: 08.10 comes after 08.9.
   std::vector<Place> regions_of(const std::string& nn) const {
     std::vector<Place> found;

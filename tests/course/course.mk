@@ -66,9 +66,9 @@ check-grade:
 	@$(SETUP) $(WANTED) gtest
 	@$(MAKE) $(BUILD)/course/grade_check
 	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(BUILD)/course/grade_check $(ASKED)
-$(BUILD)/course/grade_check: $(COURSE)/grade_check.cpp $(TOOL_OBJ)
+$(BUILD)/course/grade_check: $(COURSE)/grade_check.cpp $(COURSE)/grade_trial.h $(TOOL_OBJ)
 	@mkdir -p $(@D)
-	@$(CXX) -I. $(CXXFLAGS) -O0 $^ $(LDLIBS) -o $@
+	@$(CXX) -I. $(CXXFLAGS) -O0 $< $(TOOL_OBJ) $(LDLIBS) -o $@
 
 # For graded_build.cpp: all objects, except those of the files WITHOUT, as the library TO. The other files in the
 # folders of WITHOUT are compiled one by one.

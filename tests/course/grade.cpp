@@ -32,7 +32,10 @@ class Grader {
   Grader(const std::string& lesson, const fs::path& submission, const std::string& student)
       : nn_(lesson), student_(student), build_(lesson, submission, cell_) {
     for (const Exercise& e : exercises_on(page_of(nn_)))
-      if (e.points > 0) rows_.push_back({e, "", 0, ""});
+      if (e.points > 0)
+        rows_.push_back({e, "", 0, "", 0});
+      else
+        by_a_person_.push_back(e);
     if (rows_.empty()) refuse(page_of(nn_), " has no exercise with points");
   }
 
@@ -53,7 +56,7 @@ class Grader {
       for (Row& row : rows_)
         if (row.state.empty()) row.state = "grader_error", row.message = printable(e.what(), 300);
     }
-    return {nn_, student_, cell_.isolated(), rows_};
+    return {nn_, student_, cell_.isolated(), rows_, by_a_person_};
   }
 
  private:
@@ -69,31 +72,26 @@ class Grader {
     return "";
   }
 
-  void judge(Row& row, const Ended& ended, const Names& expected, double solved) const {
-    const std::string open = "exercise " + row.exercise.id + " is open", failure = failure_in(ended.report);
+  static Problem judged(const std::string& id, const Ended& ended, const Names& expected, double solved) {
+    const std::string open = "exercise " + id + " is open", failure = failure_in(ended.report);
     std::string said;  // the last line of the output
     for (const std::string& line : lines_of(ended.output))
       if (!line.empty() && !line.starts_with("[") && !line.starts_with("Note:")) said = line.substr(0, 120);
     const Names passed = passed_in(ended.report);
-    if (ended.late) {
-      row.state = "timeout",
-      row.message = say("stopped after ", int(ended.seconds), " s; the solution takes ", int(solved), " s");
-    } else if (passed == expected && ended.code == 0) {
-      row.state = "passed";
-    } else if (!failure.empty()) {
-      row.state = has(failure, open) ? "open" : has(failure, "std::bad_alloc") ? "memory" : "failed";
-      row.message = failure;
-    } else if (has("\n" + ended.output, "\n" + open)) {
-      row.state = "open", row.message = open_sentence(ended.output);
-    } else if (!ended.report.empty() && ended.code == 0) {
-      row.state = "failed",
-      row.message = say(passed.size(), " of its ", expected.size(), " tests passed, the others did not run");
-    } else {
-      row.state = has(said, "std::bad_alloc") ? "memory" : "crashed";
-      const std::string how = ended.code > 128 ? say("signal ", ended.code - 128) : say("exit ", ended.code);
-      row.message =
-          say("ended before all its tests had run (", how, ")", said.empty() ? "" : "; last output: " + said);
-    }
+    if (ended.late)
+      return {"timeout",
+              say("stopped after ", int(ended.seconds), " s; the solution takes ", int(solved), " s")};
+    if (passed == expected && ended.code == 0) return {"passed", ""};
+    if (!failure.empty())
+      return {has(failure, open) ? "open" : has(failure, "std::bad_alloc") ? "memory" : "failed", failure};
+    if (has("\n" + ended.output, "\n" + open)) return {"open", open_sentence(ended.output)};
+    if (!ended.report.empty() && ended.code == 0)
+      return {"failed",
+              say(passed.size(), " of its ", expected.size(), " tests passed, the others did not run")};
+    const std::string how = ended.code > 128 ? say("signal ", ended.code - 128) : say("exit ", ended.code);
+    return {
+        has(said, "std::bad_alloc") ? "memory" : "crashed",
+        say("ended before all its tests had run (", how, ")", said.empty() ? "" : "; last output: " + said)};
   }
 
   void fill_in(Row& row) {
@@ -103,6 +101,8 @@ class Grader {
     std::map<std::string, std::vector<Recorded>> programs;
     for (const Recorded& r : tests_of(id, build_.tests())) programs[r.program].push_back(r);
     if (programs.empty()) throw GraderError("no test records exercise " + id);
+    Problem first{"passed", ""};  // of the programs, or that all have passed
+    Names failed;
     for (const auto& [program, tests] : programs) {
       const std::string filter = " --gtest_filter=" + shell_word(filter_of(tests));
       const fs::path solution = cell_ / ("bin/" + replaced(program, "/", "_")),
@@ -121,12 +121,20 @@ class Grader {
       }
       const Ended ended = cell_.limited(10 * int(solved.seconds) + 10, submitted.string() + filter);
       row.seconds += ended.seconds;
-      judge(row, ended, expected, solved.seconds);
-      if (row.state != "passed") return;
+      const Problem verdict = judged(id, ended, expected, solved.seconds);
+      if (first.state == "passed") first = verdict;
+      const Names passed = passed_in(ended.report);
+      for (const std::string& test : expected)
+        if (!passed.contains(test)) failed.insert(plain_name(test));
     }
+    row.state = first.state, row.message = first.message;
+    for (const Exercise::Part& part : row.exercise.parts)
+      if (row.state == "failed" && !failed.contains(part.test)) row.points += part.points;
+    if (row.state == "passed") row.points = row.exercise.points;
   }
 
-  // The program predict_NN judges the answers. It prints "02.5: failed: 2 of 4 right, 1 wrong, 1 open".
+  // The program predict_NN judges the answers. It prints "02.5: failed: 2 of 4 right, 1 wrong, 1 open". Each
+  // right answer has the same share of the points, which are rounded down.
   void predict(Row& row) {
     const fs::path answers = cell_ / "answers/answers.txt";
     if (const Problem problem = build_.take(folder_of(nn_) + "/answers.txt", answers);
@@ -141,6 +149,8 @@ class Grader {
     row.seconds = ended.seconds;
     row.state = after(said, "", ":");
     row.message = after(said, ": ");
+    const int right = std::atoi(row.message.c_str()), all = std::atoi(after(row.message, " of ").c_str());
+    row.points = all > 0 ? row.exercise.points * right / all : 0;
     if (row.state == "passed" || row.state == "failed" || row.state == "open") return;
     const Lines lines = lines_of(ended.output);
     row.state = "failed", row.message = lines.empty() ? "" : lines.back();
@@ -148,6 +158,7 @@ class Grader {
 
   std::string nn_, student_;
   std::vector<Row> rows_;
+  std::vector<Exercise> by_a_person_;
   Cell cell_;
   GradedBuild build_;
 };

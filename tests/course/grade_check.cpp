@@ -5,27 +5,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "tests/course/commands.h"
-#include "tests/course/tree.h"
+#include "tests/course/grade_trial.h"
 
 namespace gradus::course {
 
 namespace {
 
-using Json = nlohmann::json;
 const std::string kTanh = "kernels/cpu/tanh.cpp", kLinear = "src/ops/linear.cpp";
 
-class GradeCheck {
+class GradeCheck : public GradeTrial {
  public:
-  int failures() const { return failures_; }
-
   void hostile() {
     const double start = now();
     calls_what_it_must_not();
@@ -33,6 +27,7 @@ class GradeCheck {
     std::cout << count_ << " hostile submissions, " << int(now() - start) << " s" << std::endl;
     formats();
     grader_error();
+    parts();
   }
 
   // The solution has all points; each exercise that is open loses only its own points.
@@ -51,25 +46,6 @@ class GradeCheck {
   }
 
  private:
-  static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
-  template <class... Parts>
-  void fail(const Parts&... parts) {
-    std::cout << "check of grade: " << say(parts...) << "\n" << report_.dump(1) << std::endl;
-    ++failures_;
-  }
-
-  // ---- a submission
-  fs::path sub() const { return base_ / "sub"; }
-  void fresh() {
-    fs::remove_all(sub());
-    fs::create_directory(sub());
-  }
-  // The files as a student hands them in, with these exercises open.
-  void solve(const Names& open, const Names& files) {
-    for (const std::string& file : files) write(sub() / file, as_student(read(file), open));
-  }
   // tanh.cpp, solved, with `body` at the start of its backward function and `top` at the top of the file.
   void with(const std::string& body, const std::string& top = "") {
     fresh();
@@ -80,21 +56,6 @@ class GradeCheck {
       text += line + "\n" + (line.starts_with("void tanh_bwd") ? body + "\n" : "");
     write(sub() / kTanh, text);
   }
-  int grade_it(const std::string& nn) {
-    std::ostringstream said;
-    std::streambuf* before = std::cout.rdbuf(said.rdbuf());
-    const int code = main_of({"grade", nn, sub().string(), out().string()});
-    std::cout.rdbuf(before);
-    report_ = Json::parse(read(out()), nullptr, false);
-    return code;
-  }
-  fs::path out() const { return base_ / "out/grade.json"; }
-  Json row(const std::string& id) const {
-    for (const Json& r : report_.value("exercises", Json::array()))
-      if (r.value("id", "") == id) return r;
-    return {};
-  }
-
   // Grades and expects this state of 02.2; 02.3 passes if it is handed in, and 02.1 is not handed in.
   void expect(const std::string& what, const std::string& state) {
     const double start = now();
@@ -251,17 +212,25 @@ class GradeCheck {
       if (has(read(out().parent_path() / file), "score")) fail("a grader without ar: ", file, " has a score");
   }
 
-  // ---- lessons
-  // Writes the answers of a lesson, computed with the formulas of its page.
-  void answer(const std::string& nn) {
-    const std::string judge = "build/course/predict_" + nn,
-                      file = (sub() / folder_of(nn) / "answers.txt").string();
-    fs::create_directories(fs::path(file).parent_path());
-    const Ran ran = run(say("make ", judge, " && ", judge, " --answers=", file,
-                            " --student=self-test && awk -f tests/course/predict_answers.awk ", file, " >",
-                            file, ".solved && mv ", file, ".solved ", file));
-    if (!ran.good()) fail("lesson ", nn, ": its answers: ", ran.output);
+  // Half of an exercise: one of two tests that have points passes; one of two answers is right.
+  void parts() {
+    fresh();
+    const std::string tape = "src/autograd/tape.cpp", answers = folder_of("02") + "/answers.txt";
+    const std::string skips = "!node_dy.empty()", solved = as_student(read(tape), {});
+    if (!has(solved, skips)) fail("parts: ", tape, " has no ", skips);
+    write(sub() / tape, replaced(solved, skips, "node_dy.empty() ? throw 1 : true"));
+    answer("02");
+    std::string text;
+    for (const std::string& line : lines_of(read(sub() / answers)))
+      text += (line.starts_with("02.5 backward =") ? "02.5 backward =" : line) + "\n";
+    write(sub() / answers, text);
+    grade_it("02");
+    if (row("02.1")["state"] != "failed" || row("02.1")["points"] != 6) fail("parts: one of two tests");
+    if (row("02.5")["state"] != "open" || row("02.5")["points"] != 2) fail("parts: one of two answers");
+    if (report_["by_a_person"] != Json{"02.4"}) fail("parts: what a person grades");
   }
+
+  // ---- lessons
   // With the exercise `open` open, or none: only its points are lost.
   void one(const std::string& nn, const std::string& open) {
     fresh();
@@ -275,12 +244,12 @@ class GradeCheck {
       const std::string state = row(id).value("state", "?");
       if (state != (id == open ? "open" : "passed"))
         fail("lesson ", nn, ", open: ", open, ": ", id, " is ", state, ": ", row(id).value("message", ""));
+      if (row(id).value("points", -1) != (id == open ? 0 : row(id).value("max_points", 0)))
+        fail("lesson ", nn, ", open: ", open, ": points of ", id);
     }
   }
 
-  Scratch base_;
-  Json report_;
-  int failures_ = 0, count_ = 0;
+  int count_ = 0;
 };
 
 }  // namespace

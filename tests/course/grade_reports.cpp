@@ -17,7 +17,7 @@ bool Report::grader_failed() const {
 }
 int Report::total() const {
   int sum = 0;
-  for (const Row& r : rows) sum += r.points();
+  for (const Row& r : rows) sum += r.points;
   return sum;
 }
 int Report::most() const {
@@ -26,10 +26,16 @@ int Report::most() const {
   return sum;
 }
 
+static Lines ids_of(const std::vector<Exercise>& exercises) {
+  Lines ids;
+  for (const Exercise& e : exercises) ids.push_back(e.id);
+  return ids;
+}
+
 static Json json_of(const Report& report) {
   Json list = Json::array();
   for (const Row& r : report.rows) {
-    const Json points = r.state == "grader_error" ? Json() : Json(r.points());
+    const Json points = r.state == "grader_error" ? Json() : Json(r.points);
     list.push_back({{"id", r.exercise.id},
                     {"kind", r.exercise.kind},
                     {"points", points},
@@ -42,6 +48,7 @@ static Json json_of(const Report& report) {
           {"student", report.student},
           {"isolated", report.isolated},
           {"exercises", list},
+          {"by_a_person", ids_of(report.by_a_person)},
           {"total", report.grader_failed() ? Json() : Json(report.total())},
           {"max", report.most()}};
 }
@@ -52,7 +59,7 @@ static Json gradescope_of(const Report& report) {
   Json tests = Json::array();
   for (const Row& r : report.rows)
     tests.push_back({{"name", r.exercise.id + " " + r.exercise.kind},
-                     {"score", r.points()},
+                     {"score", r.points},
                      {"max_score", r.exercise.points},
                      {"status", r.state == "passed" ? "passed" : "failed"},
                      {"output", r.state + (r.message.empty() ? "" : ": ") + r.message}});
@@ -83,7 +90,7 @@ static std::string junit_of(const Report& report) {
 static std::string autolab_of(const Report& report) {
   if (report.grader_failed()) return "the grader failed; this says nothing about your work\n";
   Json scores = Json::object();
-  for (const Row& r : report.rows) scores[r.exercise.id] = r.points();
+  for (const Row& r : report.rows) scores[r.exercise.id] = r.points;
   return Json{{"scores", scores}}.dump() + "\n";
 }
 
@@ -91,7 +98,7 @@ std::string table_of(const Report& report) {
   std::ostringstream text;
   for (const Row& r : report.rows)
     text << r.exercise.id << "  " << std::left << std::setw(18) << r.exercise.kind << std::right
-         << std::setw(5) << (r.state == "grader_error" ? "?" : say(r.points())) << " of " << std::setw(2)
+         << std::setw(5) << (r.state == "grader_error" ? "?" : say(r.points)) << " of " << std::setw(2)
          << r.exercise.points << "  " << std::left << std::setw(12) << r.state << " " << r.message << "\n";
   if (!report.isolated)
     text << "not isolated: the code ran with your rights; call the grader as root to prevent this\n";
@@ -99,6 +106,12 @@ std::string table_of(const Report& report) {
     text << "no total: the grader failed; no student should lose points because of it\n";
   else
     text << "lesson " << report.lesson << ": " << report.total() << " of " << report.most() << " points\n";
+  if (report.by_a_person.empty()) return text.str();
+  text << "for a person to grade, with the answers and points of tests/course/teacher/" << report.lesson
+       << ".md:";
+  for (const Exercise& e : report.by_a_person)
+    text << (&e == &report.by_a_person.front() ? " " : ", ") << e.id << " " << e.kind;
+  text << "\n";
   return text.str();
 }
 

@@ -2,10 +2,11 @@
 //   {"lesson": "02", "student": "...", "isolated": true,     false: it did not run as a separate user
 //    "exercises": [{"id": "02.1", "kind": "fill in", "points": 10, "max_points": 10,
 //                   "state": "passed", "seconds": 0.31, "message": ""}],
+//    "by_a_person": ["02.6"],                              without points; the answers: tests/course/teacher
 //    "total": 10, "max": 30}
-// state: passed, failed (a test failed), open (not handed in, or still a stub), not_built, timeout, memory,
-// crashed; and grader_error, which says nothing about the student: its points are null, and so is the total.
-// The messages are for students, in printable ASCII.
+// state: passed, failed (a test failed; tests with points of their own that passed count), open (not handed
+// in, or still a stub), not_built, timeout, memory, crashed; and grader_error, which says nothing about the
+// student: its points are null, and so is the total. The messages are for students, in printable ASCII.
 #pragma once
 #include "tests/course/tree.h"
 
@@ -16,12 +17,13 @@ struct Row {
   std::string state;
   double seconds = 0;
   std::string message;
-  int points() const { return state == "passed" ? exercise.points : 0; }
+  int points = 0;
 };
 struct Report {
   std::string lesson, student;
   bool isolated = false;
   std::vector<Row> rows;
+  std::vector<Exercise> by_a_person;  // no machine judges them
   bool grader_failed() const;
   int total() const, most() const;
 };

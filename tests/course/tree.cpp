@@ -32,13 +32,22 @@ static std::string judge_of(const std::string& kind) {
   return kind == "make it faster" ? "faster" : "none";
 }
 
+// Adds the tests in a line of an exercise that have points of their own.
+static void add_parts(const std::string& line, Exercise& e) {
+  static const std::regex form("`([A-Za-z0-9_]+\\.[A-Za-z0-9_]+)` \\(([0-9]+) points?\\b");
+  for (std::sregex_iterator i(line.begin(), line.end(), form), end; i != end; ++i)
+    e.parts.push_back({(*i)[1], std::stoi((*i)[2])});
+}
+
 std::vector<Exercise> exercises_on(const std::string& page) {
   static const std::regex form("- ([0-9][0-9]\\.[0-9]+) \\*([^*]*)\\*(, ([0-9]+) points:)?.*");
   std::vector<Exercise> found;
   std::smatch part;
-  for (const std::string& line : lines_of(read(page)))
+  for (const std::string& line : lines_of(read(page))) {
     if (line.starts_with("- ") && std::regex_match(line, part, form))
-      found.push_back({part[1], part[2], judge_of(part[2]), part[4].matched ? std::stoi(part[4]) : 0});
+      found.push_back({part[1], part[2], judge_of(part[2]), part[4].matched ? std::stoi(part[4]) : 0, {}});
+    if (!found.empty()) add_parts(line, found.back());
+  }
   return found;
 }
 std::vector<Exercise> exercises() {

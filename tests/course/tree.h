@@ -16,8 +16,14 @@ inline std::string lesson_of(const std::string& id) { return id.substr(0, 2); }
 // An exercise on a lesson's page: "- 08.2 *fill in*, 10 points: …". `judge` is tests (the lesson's), predict
 // (predict_NN), faster (faster_NN) or none (a bug's test passes in the given sources; a discussion has none).
 struct Exercise {
+  struct Part {
+    std::string test;  // L08_Policies.SegmentsOfKBlocks
+    int points;
+  };
   std::string id, kind, judge;
   int points = 0;  // 0: without points
+  std::vector<Part>
+      parts;  // "`L08_Policies.SegmentsOfKBlocks` (6 points)", on one line: what one test is worth
 };
 std::vector<Exercise> exercises_on(const std::string& page);
 std::vector<Exercise> exercises();  // of all pages

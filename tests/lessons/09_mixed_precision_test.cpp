@@ -49,6 +49,37 @@ TEST(L09_Formats, ValueOfEachPattern) {
   EXPECT_TRUE(std::isnan(formats()[0].value(0xFF800001)));
 }
 
+// Just below 1 the numbers of fp16 are 2^-11 apart, those of bf16 2^-8; above 1, twice as far. A tie is
+// rounded to the number whose last bit is 0.
+TEST(L09_Formats, AMasterCopyAddsUpSmallUpdates) {
+  RecordProperty("exercise", "09.8");
+  const auto expect = [](DType t, double update, int64_t count, double alone, double with_copy) {
+    const std::string which = std::to_string(count) + " updates of " + std::to_string(update) +
+                              ", a weight of 1 in " + name_of(t) + ", ";
+    const double got_alone = after_updates(1, update, count, t, false),
+                 got = after_updates(1, update, count, t, true), exact = 1 - double(count) * update;
+    EXPECT_EQ(got_alone, alone) << which << "without a master copy"
+                                << usual_mistake(
+                                       {{got_alone == rounded(exact, t),
+                                         "without a master copy, the weight is rounded only at the end"}});
+    EXPECT_EQ(got, with_copy) << which << "with a master copy"
+                              << usual_mistake({{got == exact,
+                                                 "the weight is the master copy, not rounded to its type"},
+                                                {got == alone, "the master copy is not in fp32"}});
+  };
+  expect(DType::F16, 0x1p-12, 0, 1, 1);
+  expect(DType::F16, 0x1p-12, 1, 1, 1);
+  expect(DType::F16, 0x1p-12, 2, 1, 1 - 0x1p-11);
+  expect(DType::F16, 0x1p-12, 1000, 1, 1 - 1000 * 0x1p-12);
+  expect(DType::F16, -0x1p-11, 3, 1, 1 + 0x1p-9);
+  expect(DType::BF16, 0x1p-10, 3, 1, 1 - 0x1p-8);
+  expect(DType::BF16, 0x1p-10, 256, 1, 0.75);
+  expect(DType::BF16, 0.25, 3, 0.25, 0.25);
+  EXPECT_EQ(after_updates(1 + 0x1p-12, 0, 1, DType::F16, true), 1);
+  EXPECT_EQ(after_updates(0.1, 0x1p-30, 3, DType::F32, true),
+            after_updates(0.1, 0x1p-30, 3, DType::F32, false));
+}
+
 TEST(L09_Formats, RangeAndPrecision) {
   RecordProperty("exercise", "09.2");
   for (const Format& f : formats()) {

@@ -77,6 +77,33 @@ TEST(L12_Lora, PredictedBytesOfWeightsInFourBits) {
   }
 }
 
+TEST(L12_Exercises, OnlyAdaptersTrain) {
+  RecordProperty("exercise", "12.7");
+  const Context context("cpu");
+  Transformer model(small());
+  model.initialize(1);
+  const int64_t all = model.parameters.numel(), own = int64_t(model.parameters.size());
+  model.parameters.set_trainable(model.parameters.find("wpe.weight"), false);
+  add_lora(model, ".*attn.*", {.r = 2, .alpha = 3, .dropout = 0.25}, 1);  // two layers in each of two blocks
+  const int64_t training = model.parameters.numel_trainable(), adapters = 2 * 2 * ((16 + 48) + (16 + 16));
+  EXPECT_EQ(training, adapters) << usual_mistake(
+      {{training == 0, "nothing trains: were the adapters added before the model was frozen?"},
+       {training > all / 2, "the weights of the model still train"}});
+  EXPECT_EQ(int64_t(model.parameters.size()), own + 8) << "two parameters for each of four layers";
+  for (const Parameter& p : model.parameters)
+    EXPECT_EQ(p.trainable(), p.name.find(".lora_") != std::string::npos) << p.name;
+  for (const Linear* l : model.linears()) {
+    const LoraAdapter* adapter = adapter_of(*l);
+    ASSERT_EQ(adapter != nullptr, l->name.find("attn") != std::string::npos) << l->name;
+    if (!adapter) continue;
+    EXPECT_EQ(&adapter->a, &model.parameters.find(l->name + ".lora_A.weight"))
+        << usual_mistake({{adapter->a.name == l->name + ".lora_B.weight", "A and B are exchanged"}});
+    EXPECT_EQ(&adapter->b, &model.parameters.find(l->name + ".lora_B.weight"));
+    EXPECT_EQ(adapter->alpha, 3);
+    EXPECT_EQ(adapter->dropout, 0.25);
+  }
+}
+
 // The output of an adapter for two rows of x, computed by hand.
 TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
   RecordProperty("exercise", "12.1");
@@ -96,32 +123,50 @@ TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
                          "the product is scaled by alpha; what is alpha divided by?"}});
 }
 
-TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
-  RecordProperty("exercise", "12.2");
-  const Context context("cpu");
-  Transformer model(small());
-  model.initialize(1);
-  add_lora(model, ".*mlp.c_fc", {.r = 2, .alpha = 3}, 1);
+// A layer with an adapter of r = 2 and alpha = 3, whose B is not 0.
+class L12_Merge : public ::testing::Test {
+ protected:
+  L12_Merge() {
+    model.initialize(1);
+    add_lora(model, ".*mlp.c_fc", {.r = 2, .alpha = 3}, 1);
+    for (size_t i = 0; i < b.size(); ++i) b[i] = double(i % 7) - 3;
+    adapter_of(l)->b.assign(b);
+    before = weight();
+  }
+  std::vector<double> weight() const { return to_host<double>(l.weight.value); }
+  const Context context{"cpu"};
+  Transformer model{small()};
   Linear& l = *model.linears()[2];
-  std::vector<double> b(128), a = to_host<double>(adapter_of(l)->a.value),
-                              w = to_host<double>(l.weight.value);
-  for (size_t i = 0; i < b.size(); ++i) b[i] = double(i % 7) - 3;
-  adapter_of(l)->b.assign(b);
+  std::vector<double> b = std::vector<double>(128), before;
+};
+
+TEST_F(L12_Merge, MergingAddsTheProductToTheWeight) {
+  RecordProperty("exercise", "12.2");
+  const std::vector<double> a = to_host<double>(adapter_of(l)->a.value);
   merge_lora(model);
-  const std::vector<double> merged = to_host<double>(l.weight.value);
+  const std::vector<double> merged = weight();
   for (size_t o = 0; o < 64; ++o)
     for (size_t i = 0; i < 16; ++i) {
-      const double got = merged[o * 16 + i], ba = b[2 * o] * a[i] + b[2 * o + 1] * a[16 + i];
-      ASSERT_NEAR(got, w[o * 16 + i] + 1.5 * ba, 1e-6) << usual_mistake(
+      const double got = merged[o * 16 + i], w = before[o * 16 + i],
+                   ba = b[2 * o] * a[i] + b[2 * o + 1] * a[16 + i];
+      ASSERT_NEAR(got, w + 1.5 * ba, 1e-6) << usual_mistake(
           {{std::abs(got - 1.5 * ba) < 1e-6, "the weight has become the product; its old value is lost"},
-           {std::abs(got - w[o * 16 + i] - ba) < 1e-6, "B A is added without its factor alpha/r"}});
+           {std::abs(got - w - ba) < 1e-6, "B A is added without its factor alpha/r"}});
     }
+}
+
+TEST_F(L12_Merge, UnmergingTakesTheProductOut) {
+  RecordProperty("exercise", "12.2");
+  merge_lora(model);
+  const std::vector<double> merged = weight();
   unmerge_lora(model);
-  const std::vector<double> after = to_host<double>(l.weight.value);
-  for (size_t i = 0; i < w.size(); ++i)
-    ASSERT_NEAR(after[i], w[i], 1e-6)
-        << usual_mistake({{std::abs(after[i] - (2 * merged[i] - w[i])) < 1e-6,
+  const std::vector<double> after = weight();
+  for (size_t i = 0; i < before.size(); ++i) {
+    ASSERT_NEAR(after[i], before[i], 1e-6)
+        << usual_mistake({{std::abs(after[i] - (2 * merged[i] - before[i])) < 1e-6,
                            "unmerging adds the product a second time: which sign does it need?"}});
+  }
+  EXPECT_NE(merged, before);
 }
 
 // A weight of two tiles: the second tile begins in the middle of a span.

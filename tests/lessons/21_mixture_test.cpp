@@ -51,6 +51,11 @@ TEST(L21_Exercises, ARouterChoosesTheLargestLogits) {
   const std::vector<double> three = near(choose_experts(logits, 3, 2).weights);
   EXPECT_NEAR(three[2] / three[0], std::exp(0.5 - 3), 1e-6)
       << "the third weight divided by the first is e^(third logit - first logit)";
+}
+
+TEST(L21_Exercises, ARouterChoosesAmongEqualLogitsAndNaN) {
+  RecordProperty("exercise", "21.2");
+  Context context;
   const Tensor odd = on_cpu({1, NAN, 2, -INFINITY, -INFINITY, -INFINITY}, {1, 2, 3});
   EXPECT_EQ(to_host<int32_t>(choose_experts(odd, 2, 2).experts), (std::vector<int32_t>{1, 2, 0, 1}))
       << "NaN is larger than every number; of three logits of -infinity the first two are chosen, each only "

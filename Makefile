@@ -10,7 +10,7 @@
 #   make bench       time the kernels and whole steps; JSON lines under build/bench
 #   make check       check layering, formatting, lengths, pages, words and exercise marks
 #   make doctor      print what this machine has, and what will be skipped; make setup: install the missing packages
-#   make progress    print which exercises are solved; make hint-02.1: the next hint for exercise 02.1
+#   make progress    print which exercises are solved; make hint-02.2: the next hint for exercise 02.2
 #   make predict-03  write questions with your own numbers (STUDENT=name), then judge your answers
 #   make faster-01   is your kernel right, and how fast is it compared with the given one?
 #   make student LESSON=03 OUT=DIR   write the tree to hand out for lesson 03; ALL=1: every exercise open

@@ -94,11 +94,11 @@ static void find_factors(const Factored<A>& f, A fresh, A eps1) {
     rows[r] = (1 - fresh) * rows[r] + fresh * (f.row_sums[r] / A(f.s.cols) + eps1);
     mean += rows[r] / A(f.s.rows);
   }
-  // BEGIN SOLUTION 06.2
+  // BEGIN SOLUTION 06.4
   for (int64_t c = 0; c < f.s.cols; ++c) f.col_factors[c] = 1 / std::sqrt(cols[c]);
   for (int64_t r = 0; r < f.s.rows; ++r) f.row_factors[r] = rows ? std::sqrt(mean / rows[r]) : A(1);
-  // STUB: todo("06.2", "fill f.col_factors and f.row_factors; rows is nullptr for a vector", rows, cols, mean);
-  // END SOLUTION 06.2
+  // STUB: todo("06.4", "fill f.col_factors and f.row_factors; rows is nullptr for a vector", rows, cols, mean);
+  // END SOLUTION 06.4
 }
 
 template <class A>

@@ -25,13 +25,13 @@ void begin_update(const Ctx& ctx, bool clipped) {
 void update_loss_scale(const Ctx& ctx) {
   StepScalars& s = *ctx.scalars;
   const bool overflow = std::exchange(s.overflows, 0) > 0;
-  // BEGIN SOLUTION 09.1
+  // BEGIN SOLUTION 09.5
   if (!overflow && ++s.good_updates < s.growth_interval) return;
   const float scale = s.loss_scale * (overflow ? 0.5f : 2.0f);
   if (std::isfinite(scale) && scale > 0) s.loss_scale = scale;
   s.good_updates = 0;
-  // STUB: todo("09.1", "double or halve the scale, or leave it", s.good_updates, s.growth_interval, s.loss_scale, overflow);
-  // END SOLUTION 09.1
+  // STUB: todo("09.5", "double or halve the scale, or leave it", s.good_updates, s.growth_interval, s.loss_scale, overflow);
+  // END SOLUTION 09.5
 }
 
 void copy_step(const Ctx& ctx, Out step) { *step.as<int64_t>() = ctx.scalars->step; }

@@ -16,11 +16,11 @@ constexpr int64_t kBlocksTogether = 1024;  // elements of small blocks: first al
 }
 
 [[gnu::flatten, gnu::noinline]] static void pack(int64_t n, const uint8_t* codes, uint8_t* packed) {
-  // BEGIN SOLUTION 10.3
+  // BEGIN SOLUTION 10.2
   for (int64_t i = 0; i < n / 2; ++i) packed[i] = uint8_t(codes[2 * i] << 4 | codes[2 * i + 1]);
   if (n % 2) packed[n / 2] = uint8_t(codes[n - 1] << 4);
-  // STUB: todo("10.3", "two codes per byte, the first in the high half", n, codes, packed);
-  // END SOLUTION 10.3
+  // STUB: todo("10.2", "two codes per byte, the first in the high half", n, codes, packed);
+  // END SOLUTION 10.2
 }
 
 // Calls f(at, n) for the chunks of the elements [begin, end), on all threads.

@@ -24,12 +24,12 @@ template <class A>
 [[gnu::flatten, gnu::noinline]] static void momentum_chunk(SgdStep<A> k, int64_t n, A* w, const A* g, A* m) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    // BEGIN SOLUTION 06.1
+    // BEGIN SOLUTION 06.2
     const A step = k.clip * g[i] + k.decay * w[i];
     m[i] = k.momentum * m[i] + step;
     w[i] -= k.lr * (k.nesterov ? step + k.momentum * m[i] : m[i]);
-    // STUB: todo("06.1", "update m and w from the gradient, Nesterov's way if k.nesterov", k, w, m, g, i);
-    // END SOLUTION 06.1
+    // STUB: todo("06.2", "update m and w from the gradient, Nesterov's way if k.nesterov", k, w, m, g, i);
+    // END SOLUTION 06.2
   }
 }
 

@@ -26,14 +26,14 @@ void softmax_fwd(const Ctx&, RowShape s, CBuf x, Out y) {
 
 template <Write W, class T>
 [[gnu::flatten, gnu::noinline]] static void softmax_bwd_row(int64_t cols, const T* y, const T* dy, T* dx) {
-  // BEGIN SOLUTION 03.6
+  // BEGIN SOLUTION 03.4
   acc_t<T> dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (int64_t c = 0; c < cols; ++c) dot += load(y, c) * load(dy, c);
 #pragma omp simd
   for (int64_t c = 0; c < cols; ++c) store<W>(dx, c, load(y, c) * (load(dy, c) - dot));
-  // STUB: todo("03.6", "dx of one row; read with load(y, c), write with store<W>(dx, c, value)", cols, y, dy, dx);
-  // END SOLUTION 03.6
+  // STUB: todo("03.4", "dx of one row; read with load(y, c), write with store<W>(dx, c, value)", cols, y, dy, dx);
+  // END SOLUTION 03.4
 }
 
 void softmax_bwd(const Ctx&, RowShape s, CBuf y, CBuf dy, Out dx) {

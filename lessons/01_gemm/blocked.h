@@ -1,4 +1,4 @@
-// Rung C3. It has a file of its own because exercise 01.3 also runs its loops on numbers that count how often
+// Rung C3. It has a file of its own because exercise 01.2 also runs its loops on numbers that count how often
 // they are read from memory.
 #pragma once
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Exercise 01.4, make it faster: a rung of your own that replaces C3. The rung below is correct but slow.
+// Exercise 01.9, make it faster: a rung of your own that replaces C3. The rung below is correct but slow.
 // `make faster-01` checks whether yours is correct, and prints how fast it is compared with C3.
 #include <algorithm>
 

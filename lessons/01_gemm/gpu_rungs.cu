@@ -35,14 +35,14 @@ __global__ void __launch_bounds__(kTile* kTile) shared_kernel(GemmSize s, Global
   const int64_t i = int64_t(blockIdx.y) * kTile + y, j = int64_t(blockIdx.x) * kTile + x;
   float sum = 0;
   for (int64_t k0 = 0; k0 < s.K; k0 += kTile) {
-    // BEGIN SOLUTION 01.5
+    // BEGIN SOLUTION 01.6
     a_tile[y][x] = a.load(i * s.K + k0 + x, i < s.M && k0 + x < s.K);
     b_tile[y][x] = b.load((k0 + y) * s.N + j, k0 + y < s.K && j < s.N);
     __syncthreads();
     for (int k = 0; k < kTile; ++k) sum += from_shared(a_tile[y][k]) * from_shared(b_tile[k][x]);
     __syncthreads();
-    // STUB: device_todo("01.5", "copy two tiles, wait, add their product to sum, wait", a_tile, b_tile, a, b);
-    // END SOLUTION 01.5
+    // STUB: device_todo("01.6", "copy two tiles, wait, add their product to sum, wait", a_tile, b_tile, a, b);
+    // END SOLUTION 01.6
   }
   c.store(i * s.N + j, sum, i < s.M && j < s.N);
 }
@@ -76,14 +76,14 @@ __global__ void __launch_bounds__(kSide* kSide) register_kernel(GemmSize s, Glob
     }
     __syncthreads();
     for (int k = 0; k < kDepth; ++k) {
-      // BEGIN SOLUTION 01.6
+      // BEGIN SOLUTION 01.7
       float x[kEach], y[kEach];
       for (int p = 0; p < kEach; ++p) x[p] = from_shared(a_tile[k][row + p]);
       for (int q = 0; q < kEach; ++q) y[q] = from_shared(b_tile[k][col + kSide * q]);
       for (int p = 0; p < kEach; ++p)
         for (int q = 0; q < kEach; ++q) sum[p][q] += x[p] * y[q];
-      // STUB: device_todo("01.6", "add the product of 8 and 8 numbers", a_tile, b_tile, row, col);
-      // END SOLUTION 01.6
+      // STUB: device_todo("01.7", "add the product of 8 and 8 numbers", a_tile, b_tile, row, col);
+      // END SOLUTION 01.7
     }
     __syncthreads();
   }

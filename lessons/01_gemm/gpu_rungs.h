@@ -22,7 +22,7 @@ struct GpuRung {
 
 namespace emu {
 std::vector<GpuRung> gpu_rungs();
-std::vector<GpuRung> my_gpu_rungs();  // the same, with yours from faster.cu (exercise 01.7)
+std::vector<GpuRung> my_gpu_rungs();  // the same, with yours from faster.cu (exercise 01.10)
 }  // namespace emu
 namespace cuda {  // in builds with CUDA=1
 std::vector<GpuRung> gpu_rungs();

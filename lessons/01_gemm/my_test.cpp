@@ -9,7 +9,7 @@
 namespace gradus {
 
 bool is_a_product(Product multiply) {
-  // BEGIN SOLUTION 01.9
+  // BEGIN SOLUTION 01.4
   for (const int64_t n : {1, 7, 33, 130}) {
     const Problem p(n, 1);
     std::vector<float> c(n * n, NAN);
@@ -22,8 +22,8 @@ bool is_a_product(Product multiply) {
       }
   }
   return true;
-  // STUB: todo("01.9", "return true if `multiply` computes C = A B, otherwise false", multiply);
-  // END SOLUTION 01.9
+  // STUB: todo("01.4", "return true if `multiply` computes C = A B, otherwise false", multiply);
+  // END SOLUTION 01.4
 }
 
 }  // namespace gradus

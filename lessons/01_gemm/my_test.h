@@ -1,4 +1,4 @@
-// Exercise 01.9: your own test of products.
+// Exercise 01.4: your own test of products.
 #pragma once
 #include <cstdint>
 

@@ -47,15 +47,15 @@ constexpr int64_t kRows = 4, kCols = 32;
 
 // One tile. a, b and c point to the first elements of A, B and C that it uses.
 static void tile(int64_t n, const float* a, const float* b, float* c) {
-  // BEGIN SOLUTION 01.8
+  // BEGIN SOLUTION 01.3
   float sum[kRows][kCols] = {};
   for (int64_t k = 0; k < n; ++k)
     for (int64_t i = 0; i < kRows; ++i)
       for (int64_t j = 0; j < kCols; ++j) sum[i][j] += a[i * n + k] * b[k * n + j];
   for (int64_t i = 0; i < kRows; ++i)
     for (int64_t j = 0; j < kCols; ++j) c[i * n + j] = sum[i][j];
-  // STUB: todo("01.8", "sum a kRows x kCols tile of C over k, in a local array", n, a, b, c);
-  // END SOLUTION 01.8
+  // STUB: todo("01.3", "sum a kRows x kCols tile of C over k, in a local array", n, a, b, c);
+  // END SOLUTION 01.3
 }
 
 static void tiles(int64_t n, const float* a, const float* b, float* c) {

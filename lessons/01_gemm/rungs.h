@@ -25,6 +25,6 @@ struct Rung {
 void pairs(int64_t n, const bf16* a, const bf16* b, float* c);
 
 std::vector<Rung> rungs();     // with the library only if it is built in
-std::vector<Rung> my_rungs();  // the same, with yours from faster.cpp (exercise 01.4)
+std::vector<Rung> my_rungs();  // the same, with yours from faster.cpp (exercise 01.9)
 
 }  // namespace gradus

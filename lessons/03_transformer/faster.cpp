@@ -1,4 +1,4 @@
-// Exercise 03.5, make it faster: kernels of your own in the CPU's kernel table, here softmax. This kernel is
+// Exercise 03.6, make it faster: kernels of your own in the CPU's kernel table, here softmax. This kernel is
 // correct but slow. `make faster-03` says whether your kernels are correct, and how fast they are compared
 // with the given ones.
 #include "lessons/03_transformer/faster.h"

@@ -1,4 +1,4 @@
-// Exercise 03.5: the kernel table of the CPU with your own kernels in it (faster.cpp).
+// Exercise 03.6: the kernel table of the CPU with your own kernels in it (faster.cpp).
 #pragma once
 #include "kernels/kernels.h"
 

@@ -227,7 +227,7 @@ void check_saved(int64_t published, int64_t ours, const TransformerConfig& c, in
                      34 * sbh + 5 * ass_b);
   report.check_equal("saved bytes per block, gradus = Megatron-LM - 2sbh - 3as²b + 16sb", ours,
                      34 * sbh + 5 * ass_b - 2 * sbh - 3 * ass_b + 16 * s * b);
-  report.check_equal("saved bytes per block, gradus = formula of exercise 04.2", ours,
+  report.check_equal("saved bytes per block, gradus = formula of exercise 04.3", ours,
                      saved_by_a_layer(c, b, s));
 }
 

@@ -40,13 +40,13 @@ std::optional<Policy> best_policy(const Sizes& s, const CostOf& cost, int64_t bu
   for (int64_t at = 0; at < L; ++at)
     for (const auto& [before, partial] : cut[size_t(at)])
       for (const BlockSegment& g : choices(L - at)) {
-        // BEGIN SOLUTION 08.2
+        // BEGIN SOLUTION 08.5
         if (before + most_within(g, s) > budget) continue;
         Partial longer{partial.cost + cost(g), partial.segments};
         longer.segments.push_back(g);
         offer(cut[size_t(at + g.blocks)], before + kept(g, s), longer);
-        // STUB: todo("08.2", "extend `partial` by g and offer it, if it fits", g, before, partial, cut, budget, cost, most_within, kept, offer);
-        // END SOLUTION 08.2
+        // STUB: todo("08.5", "extend `partial` by g and offer it, if it fits", g, before, partial, cut, budget, cost, most_within, kept, offer);
+        // END SOLUTION 08.5
       }
   std::optional<Policy> best;
   for (const auto& [bytes, whole] : cut[size_t(L)])  // the last one that fits is the cheapest

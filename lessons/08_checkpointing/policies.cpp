@@ -14,10 +14,10 @@ namespace gradus {
 
 std::vector<BlockSegment> every(int64_t k, int64_t L) {
   std::vector<BlockSegment> segments;
-  // BEGIN SOLUTION 08.1
+  // BEGIN SOLUTION 08.2
   for (int64_t at = 0; at < L; at += k) segments.push_back({std::min(k, L - at), Keep::Input});
-  // STUB: todo("08.1", "segments of k blocks", k, L, segments);
-  // END SOLUTION 08.1
+  // STUB: todo("08.2", "segments of k blocks", k, L, segments);
+  // END SOLUTION 08.2
   return segments;
 }
 
@@ -57,11 +57,11 @@ Costs costs_in_flops(const Sizes& s) {
 
 double cost_of(const BlockSegment& g, const Costs& c) {
   double cost = 0;
-  // BEGIN SOLUTION 08.6
+  // BEGIN SOLUTION 08.3
   if (g.keep == Keep::Input) cost = double(g.blocks) * c.block - c.tail;
   if (g.keep == Keep::LessAttention) cost = double(g.blocks) * c.attention;
-  // STUB: todo("08.6", "the cost of recomputing these blocks", g, c, cost);
-  // END SOLUTION 08.6
+  // STUB: todo("08.3", "the cost of recomputing these blocks", g, c, cost);
+  // END SOLUTION 08.3
   return cost;
 }
 

@@ -15,13 +15,13 @@ double Format::value(uint32_t pattern) const {
   const int stored = int((pattern >> mantissa) & ones);      // the stored exponent
   const int bias = (1 << (exponent - 1)) - 1;                // the stored exponent of 2^0
   const double sign = pattern >> (exponent + mantissa) ? -1 : 1;
-  // BEGIN SOLUTION 09.2
+  // BEGIN SOLUTION 09.4
   const double fraction = std::ldexp(digits, -mantissa);
   if (stored == int(ones)) return digits == 0 ? sign * INFINITY : NAN;
   if (stored == 0) return sign * std::ldexp(fraction, 1 - bias);
   return sign * std::ldexp(1 + fraction, stored - bias);
-  // STUB: todo("09.2", "the number that the pattern represents: four cases", ones, digits, stored, bias, sign); return 0;
-  // END SOLUTION 09.2
+  // STUB: todo("09.4", "the number that the pattern represents: four cases", ones, digits, stored, bias, sign); return 0;
+  // END SOLUTION 09.4
 }
 double Format::largest() const { return value((((1u << exponent) - 1) << mantissa) - 1); }
 double Format::smallest_normal() const { return value(1u << mantissa); }
@@ -68,12 +68,12 @@ void print_formats(std::ostream& out) {
 }
 
 double after_updates(double weight, double update, int64_t count, DType t, bool master_copy) {
-  // BEGIN SOLUTION 09.8
+  // BEGIN SOLUTION 09.1
   const DType kept = master_copy ? DType::F32 : t;
   for (int64_t i = 0; i < count; ++i) weight = rounded(weight - update, kept);
   return rounded(weight, t);
-  // STUB: todo("09.8", "the weight after all updates", weight, update, count, t, master_copy); return 0;
-  // END SOLUTION 09.8
+  // STUB: todo("09.1", "the weight after all updates", weight, update, count, t, master_copy); return 0;
+  // END SOLUTION 09.1
 }
 
 void scaling_by_hand(std::ostream& out) {

@@ -99,13 +99,13 @@ std::vector<double> of_tokens(bool occur, const std::string& text, const std::ve
 
 double share_lost(const std::vector<double>& exact, const std::vector<double>& g) {
   int64_t there = 0, lost = 0;
-  // BEGIN SOLUTION 09.3
+  // BEGIN SOLUTION 09.2
   for (size_t i = 0; i < exact.size(); ++i) {
     there += exact[i] != 0;
     lost += exact[i] != 0 && g[i] == 0;
   }
-  // STUB: todo("09.3", "count the numbers other than 0, and those of them that are lost", exact, g, there, lost);
-  // END SOLUTION 09.3
+  // STUB: todo("09.2", "count the numbers other than 0, and those of them that are lost", exact, g, there, lost);
+  // END SOLUTION 09.2
   return double(lost) / double(there);
 }
 

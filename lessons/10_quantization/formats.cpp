@@ -47,7 +47,7 @@ QuantFormat format_of(const std::string& name, const std::vector<float>& x) {
 
 CodedBlock quantize_block(const Codebook& codebook, const std::vector<float>& x) {
   CodedBlock block;
-  // BEGIN SOLUTION 10.8
+  // BEGIN SOLUTION 10.3
   for (const float v : x) block.scale = std::max(block.scale, std::abs(v));
   for (const float v : x) {
     const float t = block.scale > 0 ? v / block.scale : 0;
@@ -56,17 +56,17 @@ CodedBlock quantize_block(const Codebook& codebook, const std::vector<float>& x)
       if (std::abs(codebook.value[c] - t) < std::abs(codebook.value[nearest] - t)) nearest = c;
     block.codes.push_back(uint8_t(nearest));
   }
-  // STUB: todo("10.8", "the scale of the block, then the nearest code of each number", codebook, x, block);
-  // END SOLUTION 10.8
+  // STUB: todo("10.3", "the scale of the block, then the nearest code of each number", codebook, x, block);
+  // END SOLUTION 10.3
   return block;
 }
 
 double bits_per_number(int bits, int64_t block, int constants) {
   double sum = 0;
-  // BEGIN SOLUTION 10.7
+  // BEGIN SOLUTION 10.1
   sum = bits + 32.0 * constants / double(block);
-  // STUB: todo("10.7", "the bits of the code and of a share of the constants", bits, block, constants, sum);
-  // END SOLUTION 10.7
+  // STUB: todo("10.1", "the bits of the code and of a share of the constants", bits, block, constants, sum);
+  // END SOLUTION 10.1
   return sum;
 }
 

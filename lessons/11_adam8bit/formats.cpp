@@ -26,12 +26,12 @@ const std::vector<StateFormat>& state_formats() {
 }
 
 int64_t state_bytes(int64_t n, int64_t block) {
-  // BEGIN SOLUTION 11.2
+  // BEGIN SOLUTION 11.1
   if (n < AdamW8bit::kLeastCoded) return 8 * n;
   const int64_t blocks = block > 0 ? (n + block - 1) / block : 1;
   return 2 * n + 2 * 4 * blocks;
-  // STUB: todo("11.2", "the bytes of the codes and scales of m and v", n, block);
-  // END SOLUTION 11.2
+  // STUB: todo("11.1", "the bytes of the codes and scales of m and v", n, block);
+  // END SOLUTION 11.1
 }
 
 }  // namespace gradus

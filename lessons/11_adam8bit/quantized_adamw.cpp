@@ -31,14 +31,14 @@ void QuantizedAdamW::update(const std::vector<size_t>& of, ParamList list) {
       continue;
     }
     // The technique: dequantize m and v, update m, v and the weight, requantize m and v.
-    // BEGIN SOLUTION 11.1
+    // BEGIN SOLUTION 11.2
     Tensor m = m_.dequantize(m_codes_[i], DType::F32), v = v_.dequantize(v_codes_[i], DType::F32);
     u.m = m.set(), u.v = v.set();
     adamw({1, &u}, args_);
     m_.requantize(m, m_codes_[i]);
     v_.requantize(v, v_codes_[i]);
-    // STUB: todo("11.1", "dequantize m and v, AdamW's update, requantize m and v", u, m_, v_, m_codes_[i], v_codes_[i], args_);
-    // END SOLUTION 11.1
+    // STUB: todo("11.2", "dequantize m and v, AdamW's update, requantize m and v", u, m_, v_, m_codes_[i], v_codes_[i], args_);
+    // END SOLUTION 11.2
   }
 }
 

@@ -16,11 +16,11 @@ void ring_all_reduce(Comm& comm, const Tensor& x, const std::function<void(int64
     return x.reshape({x.numel()}).narrow(p.begin, p.count);
   };
   for (int64_t step = 1; step <= 2 * (N - 1); ++step) {
-    // BEGIN SOLUTION 17.2
+    // BEGIN SOLUTION 17.4
     const Tensor sent = part(rank - step + 1);
     Tensor mine = part(rank - step);
-    // STUB: const Tensor sent; Tensor mine; todo("17.2", "the parts that this rank sends and receives in this step", part, sent, mine, rank);
-    // END SOLUTION 17.2
+    // STUB: const Tensor sent; Tensor mine; todo("17.4", "the parts that this rank sends and receives in this step", part, sent, mine, rank);
+    // END SOLUTION 17.4
     const Tensor received = empty(mine, mine.shape(), "received");
     const auto sending = comm.send(sent, right), receiving = comm.recv(received, left);
     receiving->wait();

@@ -67,15 +67,15 @@ Usage predicted_bytes(const Precision& t, int stage, int64_t parameters, int64_t
 }
 
 int64_t predicted_sent(const ZeroArgs& args, int64_t padded, int64_t ranks, int64_t micro_batches) {
-  // BEGIN SOLUTION 18.6
+  // BEGIN SOLUTION 18.1
   const int64_t k = micro_batches,
                 of_weights = args.stage < 3       ? 1
                              : args.keep_gathered ? k
                                                   : 2 * k,
                 of_gradients = args.stage < 2 ? 1 : k;
   return (of_weights + of_gradients) * (padded / ranks) * (ranks - 1);
-  // STUB: todo("18.6", "the collectives of weights and of gradients per step, times the elements of one", args, padded, ranks, micro_batches);
-  // END SOLUTION 18.6
+  // STUB: todo("18.1", "the collectives of weights and of gradients per step, times the elements of one", args, padded, ranks, micro_batches);
+  // END SOLUTION 18.1
 }
 
 }  // namespace gradus

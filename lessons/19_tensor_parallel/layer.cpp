@@ -47,11 +47,11 @@ int64_t not_saved_here(const LayerSetting& set) {
 }
 
 int64_t predicted_elements(const LayerSetting& set) {
-  // BEGIN SOLUTION 19.3
+  // BEGIN SOLUTION 19.1
   const int64_t collectives = set.sequence == Sequence::GatherAgain ? 10 : 8;  // an all-reduce is two
   return collectives * (set.b * set.s * set.h / set.t) * (set.t - 1);
-  // STUB: todo("19.3", "the elements that a rank sends per layer in both passes", set);
-  // END SOLUTION 19.3
+  // STUB: todo("19.1", "the elements that a rank sends per layer in both passes", set);
+  // END SOLUTION 19.1
 }
 
 void layer_table(const std::string& picture, Report& report) {

@@ -184,14 +184,14 @@ void Tape::backward(const GradSlot& y, Tensor dy) {
       check_unchanged(node);
       remake(node, pending);
     }
-    // BEGIN SOLUTION 02.1
+    // BEGIN SOLUTION 02.2
     if (const std::vector<Tensor> node_dy = take(pending, node); !node_dy.empty()) {
       check_unchanged(node);
       Grads dx(context().device, pending, node);
       node.backward(node, node_dy, dx);
     }
-    // STUB: todo("02.1", "give the outputs' gradients to the backward function", node, take, check_unchanged);
-    // END SOLUTION 02.1
+    // STUB: todo("02.2", "give the outputs' gradients to the backward function", node, take, check_unchanged);
+    // END SOLUTION 02.2
     const std::vector<GradSlot> inputs = std::move(node.inputs);
     nodes_.pop_back();
     for (const GradSlot& in : inputs) {

@@ -13,11 +13,11 @@ static void for_tiles(const DoubleQuantized& w, DType dtype, F f) {
   const int64_t out = w.shape[0], in = w.shape[1], most = std::max<int64_t>(1, kTile / in);
   for (int64_t row = 0; row < out; row += most) {
     const int64_t rows = std::min(most, out - row), begin = row * in / kSpan * kSpan;
-    // BEGIN SOLUTION 12.3
+    // BEGIN SOLUTION 12.4
     const Tensor span = dequantize(w, begin, (row + rows) * in, dtype);
     f(row, span.narrow(row * in - begin, rows * in).reshape({rows, in}));
-    // STUB: todo("12.3", "dequantize these rows of w; their first span begins at `begin`", w, row, rows, in, begin, dtype, f);
-    // END SOLUTION 12.3
+    // STUB: todo("12.4", "dequantize these rows of w; their first span begins at `begin`", w, row, rows, in, begin, dtype, f);
+    // END SOLUTION 12.4
   }
 }
 

@@ -11,11 +11,11 @@
 namespace gradus {
 
 Tensor LoraAdapter::operator()(const Tensor& x) const {
-  // BEGIN SOLUTION 12.1
+  // BEGIN SOLUTION 12.2
   const Tensor low = linear(gradus::dropout(x, dropout), a.value);
   return linear(gradus::scale(low, scale()), b.value);
-  // STUB: todo("12.1", "the output of an adapter, alpha/r dropout(x) A^T B^T", x, scale());
-  // END SOLUTION 12.1
+  // STUB: todo("12.2", "the output of an adapter, alpha/r dropout(x) A^T B^T", x, scale());
+  // END SOLUTION 12.2
 }
 
 // The product of a linear layer, with a weight in 4 bits if it has codes, plus the adapter's output if there
@@ -101,15 +101,15 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
   uint64_t stream = 0;
   for (const Linear* l : adapted) make_adapter(made, *l, args, Rng(seed, stream++));
   auto next = made.begin();
-  // BEGIN SOLUTION 12.7
+  // BEGIN SOLUTION 12.1
   for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
   for (Linear* l : adapted) {
     Parameter& a = model.parameters.add(std::move(*next++));
     Parameter& b = model.parameters.add(std::move(*next++));
     adapt(*l, {a, b, args.alpha, args.dropout});
   }
-  // STUB: todo("12.7", "freeze the model, and give each layer of adapted its A and B", adapted, next);
-  // END SOLUTION 12.7
+  // STUB: todo("12.1", "freeze the model, and give each layer of adapted its A and B", adapted, next);
+  // END SOLUTION 12.1
 }
 
 // weight <- weight + sign alpha/r B A
@@ -119,11 +119,11 @@ static void add_product(Linear& l, double sign) {
   const int64_t out = w.shape()[0], in = w.last(), r = lora.a.value.shape()[0];
   MatmulShape s{.M = out, .N = in, .K = r, .lda = r, .ldb = in, .ldc = in};
   const Call call = ctx(w, cost::matmul(s, lora.a.value.dtype()));
-  // BEGIN SOLUTION 12.2
+  // BEGIN SOLUTION 12.3
   s.alpha = float(sign * lora.scale());
   be(w).matmul(call, s, lora.b.value.in(), lora.a.value.in(), w.add());
-  // STUB: todo("12.2", "add the product, with its factor, to w", call, s, sign);
-  // END SOLUTION 12.2
+  // STUB: todo("12.3", "add the product, with its factor, to w", call, s, sign);
+  // END SOLUTION 12.3
   l.weight.merged = sign > 0;  // set before the rounding, which may fail: so w is never added to twice
   l.weight.round_master();
 }

@@ -14,11 +14,11 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
   }
   if (dx.wanted(1)) {
     MatmulShape s{.lda = out, .ldb = in, .ldc = in};  // the lengths of the stored rows of dy, x and dW
-    // BEGIN SOLUTION 02.3
+    // BEGIN SOLUTION 02.5
     s.M = out, s.N = in, s.K = rows, s.ta = Trans::Yes;
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[0].in(), dx.out(1));
-    // STUB: todo("02.3", "one product that gives dW, of shape (out, in)", rows, s);
-    // END SOLUTION 02.3
+    // STUB: todo("02.5", "one product that gives dW, of shape (out, in)", rows, s);
+    // END SOLUTION 02.5
   }
   if (dx.wanted(2)) {
     const Out db = dx.out(2);

@@ -1,4 +1,4 @@
-// softmax, over the last dimension: y = exp(x - max) / sum.   dx from y and dy: exercise 03.6.   saves: y.
+// softmax, over the last dimension: y = exp(x - max) / sum.   dx from y and dy: exercise 03.4.   saves: y.
 #include "src/ops/ops.h"
 
 namespace gradus {

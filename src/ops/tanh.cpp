@@ -1,4 +1,4 @@
-// tanh: y = tanh(x).   dx from y and dy: exercise 02.2.   saves: y.
+// tanh: y = tanh(x).   dx from y and dy: exercise 02.3.   saves: y.
 #include "src/ops/ops.h"
 
 namespace gradus {

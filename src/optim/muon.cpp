@@ -74,11 +74,11 @@ Tensor newton_schulz(Tensor x, int iterations) {
   for (int i = 0; i < iterations; ++i) {
     Tensor xx = empty(x, {n, n}, "newton_schulz");
     be(x).matmul(ctx(x, cost::matmul(gram, x.dtype())), gram, x.in(), x.in(), xx.set());
-    // BEGIN SOLUTION 06.3
+    // BEGIN SOLUTION 06.5
     const Tensor p = plus_product(b, xx, c, square, xx, xx);
     x = plus_product(a, x, 1, outer, wide ? p : x, wide ? x : p);
-    // STUB: todo("06.3", "the next x from x and xx, by two calls of plus_product", plus_product, a, b, c, square, outer);
-    // END SOLUTION 06.3
+    // STUB: todo("06.5", "the next x from x and xx, by two calls of plus_product", plus_product, a, b, c, square, outer);
+    // END SOLUTION 06.5
   }
   return x;
 }

@@ -16,10 +16,10 @@ void sum_gradients(Comm& comm, Parameters& parameters) {
   for (Parameter& p : parameters) {
     if (!p.trainable()) continue;
     check_gradient(p);
-    // BEGIN SOLUTION 17.3
+    // BEGIN SOLUTION 17.2
     comm.all_reduce(p.leaf.grad)->wait();
-    // STUB: todo("17.3", "the sum of all ranks' gradients of this parameter", comm);
-    // END SOLUTION 17.3
+    // STUB: todo("17.2", "the sum of all ranks' gradients of this parameter", comm);
+    // END SOLUTION 17.2
   }
 }
 
@@ -62,13 +62,13 @@ void GradientBuckets::add_bucket(const std::vector<Parameter*>& parameters) {
 // Called when a gradient of the bucket is final in this backward pass. Sums begin in the order of the
 // buckets, the same on all ranks, whatever the order in which gradients become final.
 void GradientBuckets::one_is_final(Bucket& b) {
-  // BEGIN SOLUTION 17.6
+  // BEGIN SOLUTION 17.5
   if (!during_backward_) return;
   ++b.final;
   while (begun_ < buckets_.size() && buckets_[begun_].final == buckets_[begun_].parameters.size())
     begin(buckets_[begun_]);
-  // STUB: todo("17.6", "count, and begin to sum the buckets whose turn it is", b);
-  // END SOLUTION 17.6
+  // STUB: todo("17.5", "count, and begin to sum the buckets whose turn it is", b);
+  // END SOLUTION 17.5
 }
 
 GradientBuckets::~GradientBuckets() {

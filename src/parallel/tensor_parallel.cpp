@@ -9,10 +9,10 @@ namespace gradus {
 
 // The input of a pair's first product: all ranks need all tokens, and each makes a part of their gradient.
 static Tensor input_of_first(Comm& ranks, Sequence sequence, const Tensor& x) {
-  // BEGIN SOLUTION 19.1
+  // BEGIN SOLUTION 19.2
   return sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x);
-  // STUB: todo("19.1", "the input of a product with this rank's rows of a weight", ranks, sequence, x);
-  // END SOLUTION 19.1
+  // STUB: todo("19.2", "the input of a product with this rank's rows of a weight", ranks, sequence, x);
+  // END SOLUTION 19.2
 }
 
 // The first product, whose weight has some of the rows on each rank.
@@ -31,11 +31,11 @@ struct SecondOfPair : LinearVariant {
   Sequence sequence;
   SecondOfPair(Comm& ranks, Sequence sequence) : ranks(ranks), sequence(sequence) {}
   Tensor operator()(const Linear& l, const Tensor& x) const override {
-    // BEGIN SOLUTION 19.2
+    // BEGIN SOLUTION 19.3
     if (sequence == Sequence::Whole) return sum_from_ranks(ranks, linear(x, l.weight.value), l.bias_value());
     return scatter_sum(ranks, linear(x, l.weight.value), l.bias_value());
-    // STUB: todo("19.2", "the sum of the products of all ranks plus the bias once", l, x);
-    // END SOLUTION 19.2
+    // STUB: todo("19.3", "the sum of the products of all ranks plus the bias once", l, x);
+    // END SOLUTION 19.3
   }
 };
 

@@ -88,11 +88,11 @@ void Zero::updated() {
   if (args_.stage == 3)  // units gathered since the backward pass have old values
     for (Unit& u : units_) release(u);
   if (args_.stage == 0 || args_.stage == 3) return;
-  // BEGIN SOLUTION 18.1
+  // BEGIN SOLUTION 18.4
   for (Unit& u : units_) u.gather = comm_.all_gather(u.own_values, u.values);
   for (Unit& u : units_) std::exchange(u.gather, nullptr)->wait();
-  // STUB: todo("18.1", "every rank has updated its part of each unit's weights: get the others'");
-  // END SOLUTION 18.1
+  // STUB: todo("18.4", "every rank has updated its part of each unit's weights: get the others'");
+  // END SOLUTION 18.4
 }
 
 }  // namespace gradus

@@ -18,14 +18,14 @@ void Zero::begin_gather(Unit& u) {
 
 // Called when a weight of a unit is read that is not in memory. The unit before it is no longer needed.
 void Zero::gather(Unit& u) {
-  // BEGIN SOLUTION 18.3
+  // BEGIN SOLUTION 18.5
   for (Unit& other : units_)
     if (&other != &u && !other.name.empty() && !args_.keep_gathered) release(other);
   if (!u.gather) begin_gather(u);
   std::exchange(u.gather, nullptr)->wait();
   u.values.storage().refill(std::exchange(u.gathered, {}).storage());
-  // STUB: todo("18.3", "give up the unit before, and fill this one's values with all ranks' parts", u);
-  // END SOLUTION 18.3
+  // STUB: todo("18.5", "give up the unit before, and fill this one's values with all ranks' parts", u);
+  // END SOLUTION 18.5
   if (args_.overlap && !u.name.empty()) prefetch_after(u);
 }
 

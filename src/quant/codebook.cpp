@@ -16,7 +16,7 @@ static float rounded_down(double x) {
 // rest.
 static int boundaries_below(const Codebook& codebook, float t) {
   int low = 0, high = codebook.count - 1;  // the answer is in [low, high]
-  // BEGIN SOLUTION 10.1
+  // BEGIN SOLUTION 10.4
   while (low < high) {
     const int middle = (low + high) / 2;
     if (codebook.boundary[middle] < t)
@@ -24,8 +24,8 @@ static int boundaries_below(const Codebook& codebook, float t) {
     else
       high = middle;
   }
-  // STUB: todo("10.1", "halve [low, high] until one answer is left", codebook.boundary, t, low, high);
-  // END SOLUTION 10.1
+  // STUB: todo("10.4", "halve [low, high] until one answer is left", codebook.boundary, t, low, high);
+  // END SOLUTION 10.4
   return low;
 }
 
@@ -96,14 +96,14 @@ std::vector<float> normal_float(double largest_probability) {
   check(largest_probability > 0.5 && largest_probability < 1, "normal_float: the largest probability ",
         largest_probability, " is not between 1/2 and 1");
   std::vector<double> values{0};
-  // BEGIN SOLUTION 10.2
+  // BEGIN SOLUTION 10.5
   for (const int count : {8, 7})
     for (int i = 0; i < count; ++i) {
       const double x = normal_quantile(largest_probability + (0.5 - largest_probability) * i / count);
       values.push_back(count == 8 ? x : -x);
     }
-  // STUB: todo("10.2", "add 8 quantiles above 0 and 7 below", normal_quantile(largest_probability), values);
-  // END SOLUTION 10.2
+  // STUB: todo("10.5", "add 8 quantiles above 0 and 7 below", normal_quantile(largest_probability), values);
+  // END SOLUTION 10.5
   std::sort(values.begin(), values.end());
   std::vector<float> result;
   for (const double v : values) result.push_back(float(v / values.back()));

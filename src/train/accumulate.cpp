@@ -52,11 +52,11 @@ Split even_split(int64_t sequences, int64_t micro_batches) {
   check(1 <= micro_batches && micro_batches <= sequences, "even_split: ", sequences, " sequences cannot be ",
         micro_batches, " micro-batches; choose 1 to ", sequences);
   Split split(static_cast<size_t>(micro_batches));
-  // BEGIN SOLUTION 07.6
+  // BEGIN SOLUTION 07.1
   for (int64_t i = 0; i < micro_batches; ++i)
     split[size_t(i)] = sequences / micro_batches + (i < sequences % micro_batches);
-  // STUB: todo("07.6", "the sizes of the micro-batches", sequences, micro_batches, split);
-  // END SOLUTION 07.6
+  // STUB: todo("07.1", "the sizes of the micro-batches", sequences, micro_batches, split);
+  // END SOLUTION 07.1
   return split;
 }
 
@@ -73,11 +73,11 @@ Tensor target_count(const TextBatch& batch) {
 
 Tensor share_of_loss(Transformer& model, const Tensor& ids, const Tensor& targets, int64_t first_sample,
                      const Tensor& count) {
-  // BEGIN SOLUTION 07.1
+  // BEGIN SOLUTION 07.3
   current().first_sample = first_sample;  // dropout draws the masks of the whole batch
   const Tensor share = model.loss(ids, targets, {}, count);
-  // STUB: const Tensor share; todo("07.1", "the first sample, for dropout, and the share of the loss", model, ids, targets, first_sample, count);
-  // END SOLUTION 07.1
+  // STUB: const Tensor share; todo("07.3", "the first sample, for dropout, and the share of the loss", model, ids, targets, first_sample, count);
+  // END SOLUTION 07.3
   current().first_sample = 0;
   return share;
 }
@@ -106,11 +106,11 @@ void print_tape(std::ostream& out, const Transformer& model, const TextBatch& ba
 
 std::vector<double> weights_of_means(const std::vector<int64_t>& n) {
   std::vector<double> weights(n.size());
-  // BEGIN SOLUTION 07.5
+  // BEGIN SOLUTION 07.2
   const double all = double(std::accumulate(n.begin(), n.end(), int64_t(0)));
   for (size_t i = 0; i < n.size(); ++i) weights[i] = double(n[i]) / all;
-  // STUB: todo("07.5", "the weight of each micro-batch's mean", n, weights);
-  // END SOLUTION 07.5
+  // STUB: todo("07.2", "the weight of each micro-batch's mean", n, weights);
+  // END SOLUTION 07.2
   return weights;
 }
 

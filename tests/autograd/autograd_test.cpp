@@ -56,18 +56,18 @@ TEST(L02_Gradcheck, Add) {
   expect_gradients("add", [](In x) { return add(x[0], x[1]); }, {{7, 3}, {7, 3}});
 }
 TEST(L02_Gradcheck, AddToItself) {
-  RecordProperty("exercise", "02.4");
+  RecordProperty("exercise", "02.6");
   expect_gradients("add", [](In x) { return add(x[0], x[0]); }, {{7, 3}});
 }
 TEST(L02_Gradcheck, Scale) {
   expect_gradients("scale", [](In x) { return scale(x[0], -2.5); }, {{257}});
 }
 TEST(L02_Gradcheck, Tanh) {
-  RecordProperty("exercise", "02.2");
+  RecordProperty("exercise", "02.3");
   expect_gradients("tanh", [](In x) { return tanh(x[0]); }, {{255}});
 }
 TEST(L02_Gradcheck, Linear) {
-  RecordProperty("exercise", "02.3");
+  RecordProperty("exercise", "02.5");
   for (const int64_t rows : {1, 7, 33})
     expect_gradients("linear", [](In x) { return linear(x[0], x[1], x[2]); }, {{rows, 5}, {7, 5}, {7}});
   expect_gradients("linear", [](In x) { return linear(x[0], x[1]); }, {{2, 3, 5}, {1, 5}});
@@ -80,13 +80,13 @@ TEST(L02_Gradcheck, CrossEntropy) {
                    {{5, 7}});
 }
 TEST(L03_Gradcheck, Softmax) {
-  RecordProperty("exercise", "03.6");
+  RecordProperty("exercise", "03.4");
   expect_gradients("softmax", [](In x) { return softmax(x[0]); }, {{7, 5}});
   expect_gradients("softmax", [](In x) { return softmax(add(x[0], x[0])); }, {{1, 2}});
 }
 using L03_SoftmaxByHand = TapeTest;
 TEST_F(L03_SoftmaxByHand, GradientOfTwoEqualOnes) {
-  RecordProperty("exercise", "03.6");
+  RecordProperty("exercise", "03.4");
   Tape tape;
   tape.backward(softmax(trains(tensor({0, 0}, {1, 2}))), tensor({1, 0}, {1, 2}));
   const std::vector<double> dx = to_host<double>(leaf.grad);
@@ -97,7 +97,7 @@ TEST_F(L03_SoftmaxByHand, GradientOfTwoEqualOnes) {
 }
 using L02_Tape = TapeTest;
 TEST_F(L02_Tape, BackwardRunsEachNodeInReverse) {
-  RecordProperty("exercise", "02.1");
+  RecordProperty("exercise", "02.2");
   Tensor x = trains(tensor({0.5, -1}, {2}));
   Tape tape;
   tape.backward(scale(scale(x, 3), 5), tensor({1, 2}, {2}));  // needs no later exercise
@@ -150,7 +150,7 @@ TEST_F(L02_Tape, MixingTapesIsAnError) {
 // The tape must sum the gradients of several uses, but must not add to old values in a buffer.
 using L02_TapeSums = TapeTest;
 TEST_F(L02_TapeSums, AWeightThatIsUsedTwiceGetsBothGradients) {
-  RecordProperty("exercise", "02.3");
+  RecordProperty("exercise", "02.5");
   const auto twice = [](const std::vector<Tensor>& x) { return linear(linear(x[0], x[1]), x[1]); };
   const std::vector<GradcheckInput> inputs = {{{2, 2}, {1, -2, 3, 0.5}}, {{2, 2}, {0.3, 1, -1, 2}}};
   const GradcheckResult result = gradcheck(twice, inputs);
@@ -170,7 +170,7 @@ TEST_F(L02_TapeSums, AWeightThatIsUsedTwiceGetsBothGradients) {
 }
 
 TEST_F(L02_TapeSums, ANodeThatNothingDependsOnIsSkipped) {  // as when a value is computed only to be printed
-  RecordProperty("exercise", "02.1");
+  RecordProperty("exercise", "02.2");
   Tensor x = trains(tensor({0.5, -1}, {2}));
   Tape tape;
   const Tensor y = scale(x, 3), unused = scale(y, 7);

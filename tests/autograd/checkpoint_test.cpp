@@ -152,7 +152,7 @@ std::vector<double> trained(const char* device, TransformerConfig config,
 }
 
 TEST(L08_Policies, AllGiveTheSameLossesAndGradientsToTheBit) {
-  RecordProperty("exercise", "08.4");
+  RecordProperty("exercise", "08.6");
   for (const char* family : {"gpt2", "bert-base", "polyglot-ko-1.3b"})
     for (const char* recipe : {"fp32", "mixed", "half"}) {
       TransformerConfig config = transformer_config(family);

@@ -8,7 +8,7 @@
 namespace gradus::course {
 
 // ---- for students -------------------------------------------------------------------------------------
-// Judges the exercises of lesson NN, or the exercise NN.k (make test-08, make test-08.2). The tests of each
+// Judges the exercises of lesson NN, or the exercise NN.k (make test-08, make test-08.5). The tests of each
 // exercise run as a separate program, so a crash, or an open exercise within a parallel loop, does not end
 // the tests of the others. Prints for each whether it passed, failed (and how) or is open, and keeps the
 // result for `make progress`. With NN the other tests of the lesson follow. An open exercise is not a

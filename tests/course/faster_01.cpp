@@ -1,4 +1,4 @@
-// Exercises 01.4 and 01.7: compares the rungs of lessons/01_gemm/faster.cpp and faster.cu with the given
+// Exercises 01.9 and 01.10: compares the rungs of lessons/01_gemm/faster.cpp and faster.cu with the given
 // ones.
 #include <array>
 
@@ -65,7 +65,7 @@ static void add(std::vector<Contest>& list, Contest contest, const std::vector<R
 
 static std::vector<Contest> contests() {
   std::vector<Contest> list;
-  const Contest on_cpu{.exercise = "01.4",
+  const Contest on_cpu{.exercise = "01.9",
                        .op = "rung ",
                        .given = {},
                        .yours = {},
@@ -78,7 +78,7 @@ static std::vector<Contest> contests() {
                        .dtypes = {DType::F32},
                        .adds = false};
   Contest on_emu = on_cpu;
-  on_emu.exercise = "01.7";
+  on_emu.exercise = "01.10";
   on_emu.op = "GPU rung ";
   on_emu.inputs = on_gpu;
   on_emu.allowed = allowed_on_gpu;
@@ -95,5 +95,5 @@ static std::vector<Contest> contests() {
 }  // namespace gradus::faster
 
 int main(int argc, char** argv) {
-  return gradus::faster::run(argc, argv, {"01.4", "01.7"}, gradus::faster::contests);
+  return gradus::faster::run(argc, argv, {"01.9", "01.10"}, gradus::faster::contests);
 }

@@ -1,4 +1,4 @@
-// Exercise 03.5: the kernels of lessons/03_transformer/faster.cpp, compared with the given CPU kernels. The
+// Exercise 03.6: the kernels of lessons/03_transformer/faster.cpp, compared with the given CPU kernels. The
 // reference for correct results is the given kernel in fp64.
 #include "lessons/03_transformer/faster.h"
 
@@ -70,7 +70,7 @@ static std::vector<Contest> contests() {
   for (const Entry& e : entries(given, yours)) {
     if (!e.replaced) continue;
     const Kernel own = e.of(given);
-    list.push_back({"03.5",
+    list.push_back({"03.6",
                     e.op,
                     own,
                     e.of(yours),
@@ -94,5 +94,5 @@ static std::vector<Contest> contests() {
 }  // namespace gradus::faster
 
 int main(int argc, char** argv) {
-  return gradus::faster::run(argc, argv, {"03.5"}, gradus::faster::contests);
+  return gradus::faster::run(argc, argv, {"03.6"}, gradus::faster::contests);
 }

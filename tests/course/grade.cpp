@@ -133,7 +133,7 @@ class Grader {
     if (row.state == "passed") row.points = row.exercise.points;
   }
 
-  // The program predict_NN judges the answers. It prints "02.5: failed: 2 of 4 right, 1 wrong, 1 open". Each
+  // The program predict_NN judges the answers. It prints "02.4: failed: 2 of 4 right, 1 wrong, 1 open". Each
   // right answer has the same share of the points, which are rounded down.
   void predict(Row& row) {
     const fs::path answers = cell_ / "answers/answers.txt";

@@ -56,14 +56,14 @@ class GradeCheck : public GradeTrial {
       text += line + "\n" + (line.starts_with("void tanh_bwd") ? body + "\n" : "");
     write(sub() / kTanh, text);
   }
-  // Grades and expects this state of 02.2; 02.3 passes if it is handed in, and 02.1 is not handed in.
+  // Grades and expects this state of 02.3; 02.5 passes if it is handed in, and 02.2 is not handed in.
   void expect(const std::string& what, const std::string& state) {
     const double start = now();
     const bool linear = fs::exists(sub() / kLinear) || fs::exists(sub() / "linear.cpp");
     const int code = grade_it("02");
     ++count_;
-    const std::string states = say(row("02.1").value("state", "?"), " ", row("02.2").value("state", "?"), " ",
-                                   row("02.3").value("state", "?"));
+    const std::string states = say(row("02.2").value("state", "?"), " ", row("02.3").value("state", "?"), " ",
+                                   row("02.5").value("state", "?"));
     const std::string wanted = say("open ", state, linear ? " passed" : " open");
     if (states != wanted) fail(what, ": ", states, ", not ", wanted);
     int sum = 0;
@@ -79,7 +79,7 @@ class GradeCheck : public GradeTrial {
     if (run("ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F /.course. | grep -F '(deleted)'").good())
       fail(what, ": one of its processes still runs");
     std::cout << what << ": " << states << ", " << int(now() - start)
-              << " s: " << row("02.2").value("message", "").substr(0, 90) << std::endl;
+              << " s: " << row("02.3").value("message", "").substr(0, 90) << std::endl;
   }
 
   // ---- hostile submissions
@@ -143,7 +143,7 @@ class GradeCheck : public GradeTrial {
     fs::create_symlink(fs::absolute(kTanh), sub() / kTanh);
     expect("link out of the tree", "open");
     with("");
-    solve({"02.2"}, {kTanh});
+    solve({"02.3"}, {kTanh});
     write(sub() / "tests/autograd/autograd_test.cpp", "int main() {}\n");
     write(sub() / "Makefile", "all:\n\ttrue\n");
     expect("edits tests", "open");
@@ -193,7 +193,7 @@ class GradeCheck : public GradeTrial {
     if (!has(junit, "errors=\"0\"") || !has(junit, "&quot;a \\ &lt;b&gt; &amp; c&quot;"))
       fail("junit.xml: ", junit);
     const Json scores = Json::parse(read(folder + "autolab.txt"), nullptr, false)["scores"];
-    if (scores["02.2"] != 0 || scores["02.3"] != 10) fail("autolab.txt: ", scores.dump());
+    if (scores["02.3"] != 0 || scores["02.5"] != 10) fail("autolab.txt: ", scores.dump());
   }
   // An error of the grader itself: no row may blame the student.
   void grader_error() {
@@ -222,12 +222,12 @@ class GradeCheck : public GradeTrial {
     answer("02");
     std::string text;
     for (const std::string& line : lines_of(read(sub() / answers)))
-      text += (line.starts_with("02.5 backward =") ? "02.5 backward =" : line) + "\n";
+      text += (line.starts_with("02.4 backward =") ? "02.4 backward =" : line) + "\n";
     write(sub() / answers, text);
     grade_it("02");
-    if (row("02.1")["state"] != "failed" || row("02.1")["points"] != 6) fail("parts: one of two tests");
-    if (row("02.5")["state"] != "open" || row("02.5")["points"] != 2) fail("parts: one of two answers");
-    if (report_["by_a_person"] != Json{"02.4"}) fail("parts: what a person grades");
+    if (row("02.2")["state"] != "failed" || row("02.2")["points"] != 6) fail("parts: one of two tests");
+    if (row("02.4")["state"] != "open" || row("02.4")["points"] != 2) fail("parts: one of two answers");
+    if (report_["by_a_person"] != Json{"02.6"}) fail("parts: what a person grades");
   }
 
   // ---- lessons

@@ -1,8 +1,8 @@
 // The files that `course grade` writes. grade.json is
 //   {"lesson": "02", "student": "...", "isolated": true,     false: it did not run as a separate user
-//    "exercises": [{"id": "02.1", "kind": "fill in", "points": 10, "max_points": 10,
+//    "exercises": [{"id": "02.2", "kind": "fill in", "points": 10, "max_points": 10,
 //                   "state": "passed", "seconds": 0.31, "message": ""}],
-//    "by_a_person": ["02.6"],                              without points; the answers: tests/course/teacher
+//    "by_a_person": ["02.1"],                              without points; the answers: tests/course/teacher
 //    "total": 10, "max": 30}
 // state: passed, failed (a test failed; tests with points of their own that passed count), open (not handed
 // in, or still a stub), not_built, timeout, memory, crashed; and grader_error, which says nothing about the

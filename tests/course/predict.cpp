@@ -55,7 +55,7 @@ struct Line {
 };
 struct Answers {
   std::string student;
-  std::map<std::string, std::vector<Line>> lines;  // by "03.3 weights"
+  std::map<std::string, std::vector<Line>> lines;  // by "03.5 weights"
   std::vector<std::string> problems;               // lines that are no answers
 };
 
@@ -194,7 +194,7 @@ static const char* word(Verdict::State s) {
   return s == Verdict::Right ? "right" : s == Verdict::Wrong ? "wrong" : "open";
 }
 
-// One line per exercise, which `course predict` reads: "03.3: failed: 2 of 4 right, 1 wrong, 1 open".
+// One line per exercise, which `course predict` reads: "03.5: failed: 2 of 4 right, 1 wrong, 1 open".
 static void print_exercises(const Quiz& quiz, const std::vector<Verdict>& verdicts) {
   std::map<std::string, std::map<Verdict::State, int>> counts;
   for (size_t i = 0; i < verdicts.size(); ++i) ++counts[quiz.questions[i].exercise][verdicts[i].state];

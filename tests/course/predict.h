@@ -32,7 +32,7 @@ struct Verdict {
 using Judge = std::function<Verdict(double answer)>;
 
 struct Question {
-  std::string exercise, name;  // "03.3", "weights": the answer is a line `03.3 weights = NUMBER`
+  std::string exercise, name;  // "03.5", "weights": the answer is a line `03.5 weights = NUMBER`
   std::string text;            // one line
   Judge judge;                 // throws if the measurement needs an exercise that is open
 };

@@ -1,4 +1,4 @@
-// The questions of exercise 01.3: the bytes that C3 moves with the student's own block. Its loops
+// The questions of exercise 01.2: the bytes that C3 moves with the student's own block. Its loops
 // (lessons/01_gemm/blocked.h) run here on numbers that count how often they are read from memory.
 #include <omp.h>
 
@@ -77,7 +77,7 @@ struct Product {
 };
 
 static Product own_product(const std::string& student) {
-  Own own(student, "01.3");
+  Own own(student, "01.2");
   const int64_t block = own.between(6, 12);
   return {block * own.between(12, 16), block, 5 * block * block};
 }
@@ -100,12 +100,12 @@ static Quiz quiz(const std::string& student) {
           << " numbers (five blocks) and, when it is full, evicts the number that was least recently used.";
   const double flops = 2.0 * double(p.n) * double(p.n) * double(p.n);
   return {setting.str(),
-          {{"01.3", "bytes_B", "how many bytes of B are read into the cache in total?",
+          {{"01.2", "bytes_B", "how many bytes of B are read into the cache in total?",
             measured([=] { return double(moved_by(p)[1]); })},
-           {"01.3", "bytes_C",
+           {"01.2", "bytes_C",
             "how many bytes of C are read into the cache or written back, in total? (10 % tolerance)",
             measured([=] { return double(moved_by(p)[2]); }, 0.1)},
-           {"01.3", "intensity",
+           {"01.2", "intensity",
             "how many FLOPs does the product compute per byte of A, B and C that moves? (10 % tolerance)",
             measured(
                 [=] {

@@ -1,5 +1,5 @@
-// The questions of exercise 02.5 (the FLOPs of a deeper network with the student's own numbers, counted on
-// meta) and of exercise 02.6 (a tape to trace by hand).
+// The questions of exercise 02.4 (the FLOPs of a deeper network with the student's own numbers, counted on
+// meta) and of exercise 02.1 (a tape to trace by hand).
 #include <deque>
 
 #include "src/nn/layers.h"
@@ -12,7 +12,7 @@ struct Net {  // 2 -> width -> … -> width -> 2, with tanh between
 };
 
 static Net own_net(const std::string& student) {
-  Own own(student, "02.5");
+  Own own(student, "02.4");
   return {own.between(4, 9), own.between(20, 200), own.between(100, 900)};
 }
 
@@ -41,7 +41,7 @@ struct Trace {  // b = w a, c = s b, d = b + c, e = d b: a tape of four nodes, t
 };
 
 static Trace own_trace(const std::string& student) {
-  Own own(student, "02.6");
+  Own own(student, "02.1");
   return {own.between(2, 9), own.between(2, 9), own.between(2, 9)};
 }
 
@@ -70,13 +70,13 @@ static Quiz quiz(const std::string& student) {
           "gradients for its slot?";
   const auto flops = [net](bool backward) { return measured([=] { return flops_of(backward, net); }); };
   return {setting.str(),
-          {{"02.5", "forward", "how many FLOPs does the forward pass take?", flops(false)},
-           {"02.5", "backward", "how many FLOPs does the backward pass take?", flops(true)},
-           {"02.6", "db", tape.str(),
+          {{"02.4", "forward", "how many FLOPs does the forward pass take?", flops(false)},
+           {"02.4", "backward", "how many FLOPs does the backward pass take?", flops(true)},
+           {"02.1", "db", tape.str(),
             measured([t] { return slope([t](double b) { return e_of_b(t, b); }, t.a * t.w); })},
-           {"02.6", "da", "what is the gradient of a?",
+           {"02.1", "da", "what is the gradient of a?",
             measured([t] { return slope([t](double a) { return e_of_b(t, a * double(t.w)); }, t.a); })},
-           {"02.6", "dw", "what is the gradient of w?",
+           {"02.1", "dw", "what is the gradient of w?",
             measured([t] { return slope([t](double w) { return e_of_b(t, double(t.a) * w); }, t.w); })}}};
 }
 

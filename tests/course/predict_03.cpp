@@ -1,4 +1,4 @@
-// The questions of exercise 03.3: the bytes of a GPT with the student's own numbers, measured on meta.
+// The questions of exercise 03.5: the bytes of a GPT with the student's own numbers, measured on meta.
 #include "src/optim/optimizer.h"
 #include "src/train/dummy.h"
 #include "tests/course/predict.h"
@@ -11,7 +11,7 @@ struct Gpt {
 };
 
 static Gpt own_gpt(const std::string& student) {
-  Own own(student, "03.3");
+  Own own(student, "03.5");
   Gpt gpt{{.vocab = own.between(200, 900)}, own.between(3, 20)};
   gpt.config.context = own.between(40, 200);
   gpt.config.layers = own.between(3, 16);
@@ -47,10 +47,10 @@ static Quiz quiz(const std::string& student) {
           << gpt.batch << " sequences of " << c.context << " tokens, the whole context.";
   const auto bytes = [gpt](What what) { return measured([=] { return bytes_of(what, gpt); }); };
   return {setting.str(),
-          {{"03.3", "weights", "how many bytes do the weights take?", bytes(Weights)},
-           {"03.3", "gradients", "how many bytes do their gradients take?", bytes(Gradients)},
-           {"03.3", "optimizer", "how many bytes do the states of the optimizer take?", bytes(Optimizer)},
-           {"03.3", "activations", "how many bytes of activations does the tape save for the backward pass?",
+          {{"03.5", "weights", "how many bytes do the weights take?", bytes(Weights)},
+           {"03.5", "gradients", "how many bytes do their gradients take?", bytes(Gradients)},
+           {"03.5", "optimizer", "how many bytes do the states of the optimizer take?", bytes(Optimizer)},
+           {"03.5", "activations", "how many bytes of activations does the tape save for the backward pass?",
             bytes(Activations)}}};
 }
 

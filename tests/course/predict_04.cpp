@@ -1,4 +1,4 @@
-// The questions of exercise 04.3: the bytes of each kind at the peak of the student's own run, and which
+// The questions of exercise 04.4: the bytes of each kind at the peak of the student's own run, and which
 // tensors grow with the batch size and the sequence length. The answers are measured on meta.
 #include "src/optim/optimizer.h"
 #include "src/train/dummy.h"
@@ -13,7 +13,7 @@ struct Own04 {
 };
 
 static Own04 own_run(const std::string& student) {
-  Own own(student, "04.3");
+  Own own(student, "04.4");
   const int64_t layers = own.between(2, 12), heads = own.between(2, 12), of_head = 4 * own.between(8, 20);
   std::ostringstream name;
   name << "gpt-" << layers << "x" << heads * of_head << "x" << heads;
@@ -68,7 +68,7 @@ static Quiz quiz(const std::string& student) {
           << run.model.channels << " channels and " << run.model.heads
           << " heads; vocabulary and context are GPT-2's, " << run.model.vocab << " and " << run.model.context
           << ". All questions ask for bytes at the peak of this run.";
-  const std::string id = "04.3", gelu = "how many bytes does the output of GELU in one layer take",
+  const std::string id = "04.4", gelu = "how many bytes does the output of GELU in one layer take",
                     probs = "how many bytes do the attention probabilities of one layer take";
   return {
       setting.str(),

@@ -1,5 +1,5 @@
-// The questions of exercise 05.3: which segments are allocated after a warm-up with the longest batches; they
-// are counted by running the student's own workload on meta (lessons/05_allocator/workload.h). And of 05.5:
+// The questions of exercise 05.5: which segments are allocated after a warm-up with the longest batches; they
+// are counted by running the student's own workload on meta (lessons/05_allocator/workload.h). And of 05.1:
 // the memory after a few allocations.
 #include <cmath>
 
@@ -12,7 +12,7 @@ constexpr int64_t kSteps = 200;
 constexpr uint64_t kWorkloads = 6;  // each with its own seed
 
 static Workload own_workload(const std::string& student) {
-  Own own(student, "05.3");
+  Own own(student, "05.5");
   const int64_t layers = own.between(6, 12);
   const auto [heads, batch] = std::vector<std::pair<int64_t, int64_t>>{
       {6, 2}, {6, 3},  {6, 4},  {6, 6},  {8, 2},  {8, 3},  {8, 4},
@@ -65,13 +65,13 @@ static Judge third_batch(const Workload& workload) {
   };
 }
 
-// Exercise 05.5: allocations by an empty allocator, in KiB, MiB, MiB, half MiB and bytes.
+// Exercise 05.1: allocations by an empty allocator, in KiB, MiB, MiB, half MiB and bytes.
 struct Sizes {
   int64_t a, b, c, d, e;
 };
 
 static Sizes own_sizes(const std::string& student) {
-  Own own(student, "05.5");
+  Own own(student, "05.1");
   const int64_t b = own.between(5, 8);
   return {own.between(300, 900), b, own.between(10, 16), 2 * b - own.of({1, 4}), own.between(600, 2000)};
 }
@@ -108,7 +108,7 @@ static Quiz quiz(const std::string& student) {
   steps << "Your example begins with an empty allocator: allocate a, " << r.a << " KiB; allocate b, " << r.b
         << " MiB; allocate c, " << r.c << " MiB; free b; allocate d, " << 0.5 * double(r.d)
         << " MiB; allocate e, " << r.e << " bytes. How many bytes are reserved at the end?";
-  const std::string id = "05.3";
+  const std::string id = "05.5";
   return {
       setting.str(),
       {{id, "hidden_T",
@@ -128,8 +128,8 @@ static Quiz quiz(const std::string& student) {
         measured([=] { return double(allocated_later(s, 0).small); }, 0.1)},
        {id, "third", "how many tokens must the third batch have, so that no segment is allocated after it?",
         third_batch(s)},
-       {"05.5", "reserved", steps.str(), measured([r] { return left_by(r).first; })},
-       {"05.5", "allocated", "how many bytes are allocated at the end, with rounding?",
+       {"05.1", "reserved", steps.str(), measured([r] { return left_by(r).first; })},
+       {"05.1", "allocated", "how many bytes are allocated at the end, with rounding?",
         measured([r] { return left_by(r).second; })}}};
 }
 

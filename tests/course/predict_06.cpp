@@ -1,4 +1,4 @@
-// The questions of 06.6 (three updates of one weight by hand) and of 06.7 (the bytes of the states for a
+// The questions of 06.1 (three updates of one weight by hand) and of 06.6 (the bytes of the states for a
 // model with the student's own numbers, and the FLOPs of Muon's products). The program measures the answers
 // on meta.
 #include "src/nn/transformer.h"
@@ -49,7 +49,7 @@ static double flops_of_products(int64_t R, int64_t C) {
 }
 
 static Quiz quiz(const std::string& student) {
-  Own of_updates(student, "06.6"), own(student, "06.7");
+  Own of_updates(student, "06.1"), own(student, "06.6");
   const Updates u{of_updates.between(31, 60), of_updates.between(2, 9), of_updates.between(2, 9),
                   of_updates.between(2, 9)};
   TransformerConfig c{.vocab = 64 * own.between(2, 20), .context = 32 * own.between(1, 8)};
@@ -70,17 +70,17 @@ static Quiz quiz(const std::string& student) {
     return measured([=] { return after(u, count, nesterov).*what; }, 1e-3);
   };
   return {setting.str(),
-          {{"06.6", "m3", updates.str(), by_hand(3, false, &After::m)},
-           {"06.6", "w3", "What is w after the third update?", by_hand(3, false, &After::w)},
-           {"06.6", "w2_nesterov", "With Nesterov's momentum instead: what is w after the second update?",
+          {{"06.1", "m3", updates.str(), by_hand(3, false, &After::m)},
+           {"06.1", "w3", "What is w after the third update?", by_hand(3, false, &After::w)},
+           {"06.1", "w2_nesterov", "With Nesterov's momentum instead: what is w after the second update?",
             by_hand(2, true, &After::w)},
-           {"06.7", "momentum", "How many bytes are the states of SGD with momentum?",
+           {"06.6", "momentum", "How many bytes are the states of SGD with momentum?",
             states<Sgd>(c, SgdArgs{.momentum = 0.9f})},
-           {"06.7", "adamw", "How many bytes are the states of AdamW?", states<AdamW>(c, AdamWArgs{})},
-           {"06.7", "adafactor", "How many bytes are the states of Adafactor?",
+           {"06.6", "adamw", "How many bytes are the states of AdamW?", states<AdamW>(c, AdamWArgs{})},
+           {"06.6", "adafactor", "How many bytes are the states of Adafactor?",
             states<Adafactor>(c, AdafactorArgs{})},
-           {"06.7", "muon", "How many bytes are the states of Muon?", states<Muon>(c, MuonArgs{})},
-           {"06.7", "products", product.str(),
+           {"06.6", "muon", "How many bytes are the states of Muon?", states<Muon>(c, MuonArgs{})},
+           {"06.6", "products", product.str(),
             measured([c] { return flops_of_products(4 * c.channels, c.channels); })}}};
 }
 

@@ -1,4 +1,4 @@
-// The questions of exercise 07.3: a run with the student's own numbers, in micro-batches, measured on meta;
+// The questions of exercise 07.4: a run with the student's own numbers, in micro-batches, measured on meta;
 // and a mean from means.
 #include <sstream>
 
@@ -16,7 +16,7 @@ struct Own07 {
 };
 
 static Own07 own_run(const std::string& student) {
-  Own own(student, "07.3");
+  Own own(student, "07.4");
   Own07 o{{.vocab = 64 * own.between(2, 20), .context = 16 * own.between(1, 8)}, 0, 0, {}, {}};
   o.model.layers = own.between(2, 6), o.model.heads = own.between(2, 4);
   o.model.channels = o.model.heads * 8 * own.between(2, 6), o.model.dropout = 0.1;
@@ -73,7 +73,7 @@ static Quiz quiz(const std::string& student) {
   const auto saved = [](Device&, int64_t bytes, Optimizer&) { return bytes; };
   const auto gradients = [](Device& d, int64_t, Optimizer&) { return d.meter().now()[Kind::Gradient]; };
   const auto updates = [](Device&, int64_t, Optimizer& o) { return o.scalars().updates; };
-  const std::string id = "07.3";
+  const std::string id = "07.4";
   return {setting.str(),
           {{id, "saved", "how many bytes does the tape save for the backward pass of one micro-batch?",
             after_training(o, o.micro_batches, saved)},

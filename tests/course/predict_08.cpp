@@ -1,5 +1,5 @@
-// The questions of 08.5 and 08.3. Each student gets a different chain (08.5) and a different model with
-// checkpointing (08.3). The answers are measured on meta.
+// The questions of 08.1 and 08.4. Each student gets a different chain (08.1) and a different model with
+// checkpointing (08.4). The answers are measured on meta.
 #include <sstream>
 
 #include "kernels/cost.h"
@@ -16,7 +16,7 @@ struct Own08 {
   int64_t batch, k;
 };
 static Own08 own_run(const std::string& student) {
-  Own own(student, "08.3");
+  Own own(student, "08.4");
   Own08 o{{.vocab = 64 * own.between(2, 20), .context = 16 * own.between(1, 8)}, 0, 0};
   o.k = own.between(2, 4);
   o.model.layers = o.k * own.between(2, 4), o.model.heads = own.between(2, 4);
@@ -43,7 +43,7 @@ static Measured measure(const Own08& o, int64_t k, bool from_the_start) {
 
 static Quiz quiz(const std::string& student) {
   const Own08 o = own_run(student);
-  Own of_chain(student, "08.5");
+  Own of_chain(student, "08.1");
   const std::vector<int64_t> segments{of_chain.between(1, 6), of_chain.between(1, 6), of_chain.between(1, 6)};
   const int64_t n = segments[0] + segments[1] + segments[2];
   std::ostringstream setting, chain;
@@ -62,18 +62,18 @@ static Quiz quiz(const std::string& student) {
   const std::string every = "And with segments of " + std::to_string(o.k) + " blocks?";
   return {
       setting.str(),
-      {{"08.5", "alive", chain.str(), measured([=] {
+      {{"08.1", "alive", chain.str(), measured([=] {
           return double(live_values({n, segments}));
         })},
-       {"08.5", "alive_from_start", "And from the start, if only x0 is saved?", measured([=] {
+       {"08.1", "alive_from_start", "And from the start, if only x0 is saved?", measured([=] {
           return double(live_values({n, {}, true}));
         })},
-       {"08.3", "kept", "How many bytes does the tape save in the forward pass with store-all?", saved(0)},
-       {"08.3", "kept_each", "And with each-block?", saved(1)},
-       {"08.3", "kept_every", every, saved(o.k)},
-       {"08.3", "gelus_each", "How often is gelu computed in a step with each-block (forward kernels only)?",
+       {"08.4", "kept", "How many bytes does the tape save in the forward pass with store-all?", saved(0)},
+       {"08.4", "kept_each", "And with each-block?", saved(1)},
+       {"08.4", "kept_every", every, saved(o.k)},
+       {"08.4", "gelus_each", "How often is gelu computed in a step with each-block (forward kernels only)?",
         gelus(1, false)},
-       {"08.3", "gelus_start", "And with from-the-start?", gelus(0, true)}}};
+       {"08.4", "gelus_start", "And with from-the-start?", gelus(0, true)}}};
 }
 
 }  // namespace gradus::predict

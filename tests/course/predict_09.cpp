@@ -1,4 +1,4 @@
-// The questions of 09.5: the bytes of a model in two recipes, the number that follows a power of two in two
+// The questions of 09.6: the bytes of a model in two recipes, the number that follows a power of two in two
 // formats, and a loss scale after some updates. Each student gets different sizes.
 #include <sstream>
 
@@ -16,7 +16,7 @@ struct Own09 {
 };
 
 static Own09 own_run(const std::string& student) {
-  Own own(student, "09.5");
+  Own own(student, "09.6");
   Own09 o{{.vocab = 64 * own.between(2, 20), .context = 16 * own.between(1, 8)}, 0, 0, 0, 0, 0, 0};
   o.model.layers = own.between(2, 6), o.model.heads = own.between(2, 4);
   o.model.channels = o.model.heads * 8 * own.between(2, 6);
@@ -77,7 +77,7 @@ static Quiz quiz(const std::string& student) {
   scale << "A loss scale starts at " << o.scale << " and is doubled after " << o.interval
         << " good updates in a row. A run makes " << o.good << " good updates, then " << o.bad
         << " updates with an overflow, then " << o.more << " good updates. What is the scale at the end?";
-  const std::string id = "09.5", two = std::to_string(int64_t(1) << o.power);
+  const std::string id = "09.6", two = std::to_string(int64_t(1) << o.power);
   return {setting.str(),
           {{id, "mixed",
             "How many bytes do weights, master copies, gradients and states need in mixed precision?",

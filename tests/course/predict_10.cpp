@@ -1,4 +1,4 @@
-// The questions of 10.5, with numbers of the student's own: the bytes of a matrix in two formats, the code of
+// The questions of 10.6, with numbers of the student's own: the bytes of a matrix in two formats, the code of
 // a number, the byte of two codes.
 #include <cmath>
 #include <sstream>
@@ -16,7 +16,7 @@ struct Own10 {
 };
 
 static Own10 own_run(const std::string& student) {
-  Own own(student, "10.5");
+  Own own(student, "10.6");
   Own10 o{};
   o.rows = 64 * own.between(3, 40), o.cols = 64 * own.between(3, 40);
   o.block = int64_t(32) << own.between(0, 2);
@@ -68,7 +68,7 @@ static Quiz quiz(const std::string& student) {
           << "? Codes go from 0 to 254; 127 is the code of 0.";
   byte_of << "Two neighboring elements in NF4 have the codes " << o.first << " and " << o.second
           << ", in this order. Which number is the byte that holds both?";
-  const std::string id = "10.5";
+  const std::string id = "10.6";
   return {setting.str(),
           {{id, "bytes8", "how many bytes does the matrix take with absmax in 8 bits, scales included?",
             measured([o] { return bytes(o, absmax_codebook(8), 8); })},

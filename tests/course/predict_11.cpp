@@ -1,4 +1,4 @@
-// The questions of 11.5, with numbers of the student's own: the bytes of the states of a matrix and of a
+// The questions of 11.4, with numbers of the student's own: the bytes of the states of a matrix and of a
 // vector, and the code of a v in an evenly spaced codebook.
 #include <cmath>
 #include <sstream>
@@ -15,7 +15,7 @@ struct Own11 {
 };
 
 static Own11 own_run(const std::string& student) {
-  Own own(student, "11.5");
+  Own own(student, "11.4");
   Own11 o{};
   o.rows = own.between(40, 90), o.cols = own.between(105, 300);
   o.vector = own.between(500, 4000);
@@ -51,7 +51,7 @@ static Quiz quiz(const std::string& student) {
   code_of << "The 256 values of a codebook are evenly spaced from 0 to 1. The largest v of a block is "
           << o.largest << " thousandths. Which code, from 0 to 255, has a v of " << o.v
           << " hundred-thousandths in this block?";
-  const std::string id = "11.5";
+  const std::string id = "11.4";
   return {setting.str(),
           {{id, "matrix", "how many bytes do the states of the matrix take, scales included?", measured([o] {
               return bytes({o.rows, o.cols});

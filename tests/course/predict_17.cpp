@@ -1,4 +1,4 @@
-// The questions of 17.5: the elements and messages that the ranks of a student's own cluster send, and the
+// The questions of 17.3: the elements and messages that the ranks of a student's own cluster send, and the
 // time.
 #include <sstream>
 
@@ -13,7 +13,7 @@ struct Own17 {
   int64_t microseconds, gigabytes;  // of the link: per message, per second
 };
 static Own17 own_run(const std::string& student) {
-  Own own(student, "17.5");
+  Own own(student, "17.3");
   Own17 o{};
   o.ranks = own.of({2, 4, 5, 8, 10}), o.side = 40 * own.between(3, 20), o.layers = own.between(2, 9);
   o.microseconds = own.between(5, 40), o.gigabytes = own.between(1, 30);
@@ -63,14 +63,14 @@ static Quiz quiz(const std::string& student) {
   };
   return {
       setting.str(),
-      {{"17.5", "sent", "how many elements does a rank send per step to sum all gradients?",
+      {{"17.3", "sent", "how many elements does a rank send per step to sum all gradients?",
         number([](const Sums& s) { return double(s.sent.elements); }, true)},
-       {"17.5", "messages", "how many messages does a rank send per step if all gradients are in one bucket?",
+       {"17.3", "messages", "how many messages does a rank send per step if all gradients are in one bucket?",
         number([](const Sums& s) { return double(s.sent.messages); }, true)},
-       {"17.5", "messages_each", "how many messages with one all-reduce per gradient?",
+       {"17.3", "messages_each", "how many messages with one all-reduce per gradient?",
         number([](const Sums& s) { return double(s.sent.messages); }, false)},
-       {"17.5", "time", "how many microseconds does the all-reduce of one bucket take?", micro(true)},
-       {"17.5", "time_each", "how many microseconds do the sums take with one all-reduce per gradient?",
+       {"17.3", "time", "how many microseconds does the all-reduce of one bucket take?", micro(true)},
+       {"17.3", "time_each", "how many microseconds do the sums take with one all-reduce per gradient?",
         micro(false)}}};
 }
 

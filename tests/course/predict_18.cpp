@@ -1,4 +1,4 @@
-// The questions of 18.5: the bytes that a rank of the student's own cluster keeps and the elements that it
+// The questions of 18.3: the bytes that a rank of the student's own cluster keeps and the elements that it
 // sends, by stage; measured on meta.
 #include <sstream>
 
@@ -9,7 +9,7 @@ namespace gradus::predict {
 
 // The elements of every unit are a multiple of the ranks, so there is no padding.
 static ZeroSetting own_setting(const std::string& student) {
-  Own own(student, "18.5");
+  Own own(student, "18.3");
   ZeroSetting set{.model = {.vocab = 64 * own.between(2, 20), .context = 16 * own.between(1, 8)}};
   set.model.layers = own.between(2, 6), set.model.heads = 4, set.model.channels = 40 * own.between(1, 4);
   set.model.precision = precision_recipe("zero");
@@ -38,16 +38,16 @@ static Quiz quiz(const std::string& student) {
   const auto sent = [](const ZeroStep& s) { return s.sent; };
   return {
       setting.str(),
-      {{"18.5", "bytes_1",
+      {{"18.3", "bytes_1",
         "how many bytes of weights, gradients, master copies and states does a rank keep between steps in "
         "stage 1?",
         of_step(set, 1, states)},
-       {"18.5", "bytes_2", "how many in stage 2?", of_step(set, 2, states)},
-       {"18.5", "bytes_3", "how many in stage 3?", of_step(set, 3, states)},
-       {"18.5", "sent_1", "how many elements does a rank send per step in stage 1?", of_step(set, 1, sent)},
-       {"18.5", "sent_2", "how many in stage 2?", of_step(set, 2, sent)},
-       {"18.5", "sent_3", "how many in stage 3?", of_step(set, 3, sent)},
-       {"18.5", "gathered",
+       {"18.3", "bytes_2", "how many in stage 2?", of_step(set, 2, states)},
+       {"18.3", "bytes_3", "how many in stage 3?", of_step(set, 3, states)},
+       {"18.3", "sent_1", "how many elements does a rank send per step in stage 1?", of_step(set, 1, sent)},
+       {"18.3", "sent_2", "how many in stage 2?", of_step(set, 2, sent)},
+       {"18.3", "sent_3", "how many in stage 3?", of_step(set, 3, sent)},
+       {"18.3", "gathered",
         "how many bytes of weights are gathered at once, at most, in stage 3 without prefetch?",
         of_step(set, 3, [](const ZeroStep& s) { return s.most_gathered; })}}};
 }

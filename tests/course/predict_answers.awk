@@ -5,72 +5,72 @@ function after(word,    rest) {  # the number that follows a word of the text
 }
 function before(word,    n, part) { n = split(substr(text, 1, index(text, word) - 1), part, /[ -]/); return part[n] + 0 }
 function answers() {
-  if (id == "01.3") {
+  if (id == "01.2") {
     n = after("n = "); b = after("blocks of ")
     a["bytes_B"] = 4 * n ^ 3 / b; a["bytes_C"] = 2 * a["bytes_B"]; a["intensity"] = b / 6
-  } else if (id == "02.5") {
+  } else if (id == "02.4") {
     d = before(" linear"); w = after(": 2 -> "); R = before(" points")
     a["forward"] = 2 * R * (4 * w + (d - 2) * w * w); a["backward"] = 2 * a["forward"] - 4 * R * w
-  } else if (id == "02.6") {
+  } else if (id == "02.1") {
     x = after("a = "); w = after("and w = "); s = after("c = ")
     a["db"] = 2 * (1 + s) * x * w; a["da"] = w * a["db"]; a["dw"] = x * a["db"]
-  } else if (id == "03.3") {
+  } else if (id == "03.5") {
     V = after("vocabulary of "); T = before(" tokens"); B = before(" sequences"); gpt()
     a["weights"] = a["gradients"] = 4 * N; a["optimizer"] = 8 * N
     a["activations"] = 4 * B * T * (L * (16 * C + H * T + 4) + 2 * C + V + 3)
-  } else if (id == "04.3") {
+  } else if (id == "04.4") {
     V = 50257; T = 1024; B = after("--batch="); S = after("--seq="); gpt()
     a["weight"] = 2 * N; a["master"] = a["gradient"] = 4 * N; a["optimizer"] = 8 * N
     a["gelu"] = 8 * B * S * C; a["gelu_batch_doubled"] = a["gelu_seq_doubled"] = 16 * B * S * C
     a["probabilities"] = 2 * B * H * S * S; a["probabilities_seq_doubled"] = 8 * B * H * S * S
     a["moment_batch_doubled"] = 4 * V * C
-  } else if (id == "05.3") {
+  } else if (id == "05.5") {
     L = before(" layers"); C = before(" channels"); H = before(" heads"); B = before(" texts")
     t = a["hidden_T"] = int(262144 / (B * C)); p = a["probabilities_T"] = int(sqrt(262144 / (B * H)))
     both = p < t ? p : t; a["large_later"] = 0
     two = int(524288 / (B * C * both)) == 2
     a["small_later"] = (two ? 3 : 2.5) * L + 1; a["third"] = two ? both : t
-  } else if (id == "05.5") {
+  } else if (id == "05.1") {
     M = 2 ^ 20; x = after("allocate b, "); y = after("allocate c, "); z = after("allocate d, ")
     a["reserved"] = (22 + (y <= 20 - x ? 0 : y + y % 2)) * M
     hole = y > 20 - x ? 20 : 20 - x - y >= z && 20 - x - y < x ? 20 - x - y : x
     a["allocated"] = after("allocate a, ") * 1024 + (y > 20 - x ? y + y % 2 : 20 - x - y <= 1 ? 20 - x : y) * M + \
       (hole - z <= 1 ? hole : z) * M + 512 * int((after("allocate e, ") + 511) / 512)
-  } else if (id == "06.6") {
+  } else if (id == "06.1") {
     m = after("g1 = "); w = after("w = ") - m / 2; q = after("g2 = ") + m / 2
     a["w2_nesterov"] = after("w = ") - (m + m / 2) / 2 - (after("g2 = ") + q / 2) / 2
     a["m3"] = after("g3 = ") + q / 2; a["w3"] = w - q / 2 - a["m3"] / 2
-  } else if (id == "06.7") {
+  } else if (id == "06.6") {
     V = after("vocabulary of "); T = after("context of "); gpt(); blocks = 12 * L * C * C
     a["momentum"] = 4 * N; a["adamw"] = 8 * N; a["muon"] = 8 * N - 4 * blocks; a["products"] = 90 * C ^ 3
     a["adafactor"] = 4 * (V + T + 2 * C + 29 * L * C + 2 * C)
-  } else if (id == "07.3") {
+  } else if (id == "07.4") {
     V = after("vocabulary of "); T = after("context of "); gpt(); B = after("batch of "); k = after("is divided into ")
     a["saved_whole"] = 4 * B * T * (L * (16 * C + H * T + 4) + 2 * C + V + 3); a["saved"] = a["saved_whole"] / k
     a["gradients"] = 4 * N; a["updates"] = 2; x = after("micro-batch of "); y = after("a second one of ")
     a["mean"] = (x * after("has the mean loss ") + y * before(". What is the mean")) / (x + y)
-  } else if (id == "08.5") {
+  } else if (id == "08.1") {
     x = after("into segments of "); y = after(", then "); rest = substr(text, index(text, ", then ") + 7)
     z = substr(rest, index(rest, ", then ") + 7) + 0; m = x + 1
     if (y + 2 > m) m = y + 2
     if (z + 3 > m) m = z + 3
     a["alive"] = m; a["alive_from_start"] = 4
-  } else if (id == "08.3") {
+  } else if (id == "08.4") {
     V = after("vocabulary of "); T = after("context of "); gpt(); B = after("batch of "); k = after("with segments of ")
     tail = 4 * B * T * (2 * C + V + 3); a["kept"] = tail + 4 * B * T * L * (16 * C + H * T + 4)
     a["kept_each"] = tail + 4 * B * T * C * L; a["kept_every"] = tail + 4 * B * T * C * L / k
     a["gelus_each"] = 2 * L; a["gelus_start"] = L + L * (L + 1) / 2
-  } else if (id == "09.5") {
+  } else if (id == "09.6") {
     V = after("vocabulary of "); T = after("context of "); gpt(); a["mixed"] = 18 * N; a["half"] = 8 * N
     x = after("bf16 number larger than "); a["bf16"] = x + x / 128; a["fp16"] = x + x / 1024
     k = after("is doubled after "); x = int(after("A run makes ") / k) + int(after("with an overflow, then ") / k)
     a["scale"] = after("scale starts at ") * 2 ^ (x - after("good updates, then "))
-  } else if (id == "10.5") {
+  } else if (id == "10.6") {
     n = before(" rows") * before(" columns"); x = 4 * n / after("in blocks of ")
     a["bytes8"] = n + x; a["bytes4"] = n / 2 + x
     a["code"] = 127 + int(127 * after("give the number ") / after("in a block is -") + 0.5)
     x = after("have the codes "); a["byte"] = 16 * x + after("have the codes " x " and ")
-  } else if (id == "11.5") {
+  } else if (id == "11.4") {
     n = before(" rows") * before(" columns"); x = int((n + 255) / 256)
     a["matrix"] = 2 * n + 8 * x; a["vector"] = 8 * before(" elements")
     a["code"] = int(255 * before(" hundred-thousandths") / (100 * before(" thousandths")) + 0.5)
@@ -93,12 +93,12 @@ function answers() {
     a["moved"] = 12 * after("on tensors of ")
     a["flops"] = 6 * after("linear_cross_entropy of N = ") * after("rows with C = ") * after("channels and V = ")
     a["chains"] = 2 * after("A GPT with ")
-  } else if (id == "17.5") {
+  } else if (id == "17.3") {
     R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2
     x = before(" microseconds and"); y = 4000 * n / before(" GB (10")  # of one weight, on the link: 1e-9 s
     a["sent"] = 2 * k * n * (R - 1) / R; a["messages"] = 2 * (R - 1); a["messages_each"] = 2 * k * (R - 1)
     a["time"] = 2 * (R - 1) * (x + k * y / R / 1e6); a["time_each"] = 2 * k * (R - 1) * (x + y / R / 1e6)
-  } else if (id == "18.5") {
+  } else if (id == "18.3") {
     V = after("vocabulary of "); T = after("context of "); gpt(); R = before(" ranks"); k = before(" micro-batches")
     a["bytes_1"] = 4 * N + 12 * N / R; a["bytes_2"] = 2 * N + 14 * N / R; a["bytes_3"] = 16 * N / R
     x = N * (R - 1) / R; a["sent_1"] = 2 * x; a["sent_2"] = (k + 1) * x; a["sent_3"] = 3 * k * x

@@ -45,16 +45,16 @@ refused() {
   predict 02 && fail "accepted: $1"
   grep -qF -- "$2" "$work/report" || fail "does not say: $2"
 }
-refused 's/forward = /&-/'               '02.5 forward: wrong: too low'
-refused 's/forward = .*/forward = 12/'   '02.5 forward: wrong: too low, by a factor of more than 25 (make hint-02.5 helps)'
-refused 's/forward = .*/& MiB/'          '02.5 forward: wrong: too high, by a factor of more than 25'
-refused 's/forward = .*/forward = 3 apples/'  "02.5 forward: wrong: line 9: '3 apples' is not a number"
+refused 's/forward = /&-/'               '02.4 forward: wrong: too low'
+refused 's/forward = .*/forward = 12/'   '02.4 forward: wrong: too low, by a factor of more than 25 (make hint-02.4 helps)'
+refused 's/forward = .*/& MiB/'          '02.4 forward: wrong: too high, by a factor of more than 25'
+refused 's/forward = .*/forward = 3 apples/'  "02.4 forward: wrong: line 9: '3 apples' is not a number"
 refused 's/forward = .*/forward = nan/'  "'nan' is not a number"
 refused 's/forward = .*/forward = 2*3/'  "'2*3' is not a number"
-refused 's/02.5 forward =/02.5 foward =/' "line 9: there is no question '02.5 foward'"
-refused '$a 02.5  forward= 4'            '02.5 forward: wrong: answered in line 9 and again in line 23; keep only one of them'
+refused 's/02.4 forward =/02.4 foward =/' "line 9: there is no question '02.4 foward'"
+refused '$a 02.4  forward= 4'            '02.4 forward: wrong: answered in line 9 and again in line 23; keep only one of them'
 refused '$a hello'                       "line 23: 'hello' is not an answer"
-refused 's/student: ada/student: grace/' '02.5: failed: 0 of 2 right, 2 wrong, 0 open'
+refused 's/student: ada/student: grace/' '02.4: failed: 0 of 2 right, 2 wrong, 0 open'
 
 # Bisection finds no answer: the side (too low, too high) of three different wrong answers is told, also when they
 # are repeated. Of further answers, and in a grader, it is not told. Each question and each student has its own tries.
@@ -64,29 +64,29 @@ cp "$answers" "$work/questions"
 tried() {  # NUMBER "told" or "not told"
   sed "s/forward =/& $1/" "$work/questions" >"$answers"
   predict 02 && fail "accepted: $1"
-  said=$(grep '^02.5 forward: wrong: ' "$work/report" | grep -qE 'too (low|high)' && echo told || echo "not told")
+  said=$(grep '^02.4 forward: wrong: ' "$work/report" | grep -qE 'too (low|high)' && echo told || echo "not told")
   [ "$said" = "$2" ] || fail "the side of $1 is $said"
 }
 for number in 1 2 2_000e-3 3; do tried $number told; done
 for number in 4 5 1e15; do tried $number "not told"; done
 for number in 1 3.0; do tried $number told; done
-grep -qF '02.5 backward: open' "$work/report" || fail "the other question is not open"
+grep -qF '02.4 backward: open' "$work/report" || fail "the other question is not open"
 sed 's/backward =/& 7/' "$work/questions" >"$answers"
 predict 02
-grep -qF '02.5 backward: wrong: too low' "$work/report" || fail "the other question has no tries of its own"
+grep -qF '02.4 backward: wrong: too low' "$work/report" || fail "the other question has no tries of its own"
 sed 's/forward =/& 1/' "$work/questions" >"$answers"
 predict 02 --json="$work/result.json"
 grep -q 'too low' "$work/report" "$work/result.json" && fail "a grader's call says the side"
 sed 's/student: ada/student: grace/; s/forward =/& 4/' "$work/questions" >"$answers"
 predict 02
-grep -qF '02.5 forward: wrong: too low' "$work/report" || fail "another student has no tries of its own"
+grep -qF '02.4 forward: wrong: too low' "$work/report" || fail "another student has no tries of its own"
 
 rm -f "$answers" "$answers.tries"
 predict 02
 [ $? -eq 2 ] || fail "a call without a student's name is accepted"
 predict 02 --student=ada --json="$work/result.json"
 [ ! -e "$answers" ] || fail "a grader's call has written the answers file"
-grep -q '"student":"ada","answers":\[{"exercise":"02.5","name":"forward","state":"open"' "$work/result.json" ||
+grep -q '"student":"ada","answers":\[{"exercise":"02.4","name":"forward","state":"open"' "$work/result.json" ||
   fail "the result for the grader has a wrong format"
 predict 02 --student=ada && solve
 predict 02 --student=grace && fail "the answers of another student are accepted"

@@ -15,7 +15,7 @@ struct TestResult {
 std::vector<TestResult> results_in(const std::string& json);
 
 std::string plain_name(const std::string& full_name);
-// The text "exercise 08.2 is open: …" within `said`, up to the end of its line; "" if there is none.
+// The text "exercise 08.5 is open: …" within `said`, up to the end of its line; "" if there is none.
 std::string open_sentence(const std::string& said);
 // One sentence for a message of GoogleTest: the fact (actual and expected value) and the words that the test
 // adds, or only the words if they have both values. A usual mistake (tests/mistakes.h) comes first.

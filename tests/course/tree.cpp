@@ -59,7 +59,7 @@ std::vector<Exercise> exercises() {
 
 Lines sources() { return files({"kernels", "src", "lessons"}, kCode); }
 
-// Returns "08.2" for a line with "BEGIN SOLUTION 08.2".
+// Returns "08.5" for a line with "BEGIN SOLUTION 08.5".
 static std::string id_of(const std::string& line, const std::string& mark) {
   return after(trimmed(after(line, mark)), "", " \t\r");
 }

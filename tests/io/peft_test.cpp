@@ -51,14 +51,14 @@ TEST_P(L12_Peft, LogitsOfLoadedAdapters) {
 }
 
 TEST_P(L12_Peft, MergedLogits) {
-  RecordProperty("exercise", "12.2");
+  RecordProperty("exercise", "12.3");
   load_adapters(folder_of(name()), model);
   merge_lora(model);
   expect_golden_logits(1e-4);
 }
 
 TEST_P(L12_Peft, LossAndGradientsOfTheAdaptersAlone) {
-  RecordProperty("exercise", "12.1");
+  RecordProperty("exercise", "12.2");
   load_adapters(folder_of(name()), model);
   for (Linear* l : model.linears())
     if (adapter_of(*l)) adapter_of(*l)->dropout = 0;

@@ -265,7 +265,7 @@ TEST_P(L03_Attention, ScoresOfMinusInfinityAreWeightsOfZero) {
 }
 
 TEST_P(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {
-  RecordProperty("exercise", "03.4");
+  RecordProperty("exercise", "03.3");
   const AttentionShape s = shape_of(1, 2, 70, 4, Mask::Causal);
   const std::vector<double> x = Buffer::random(DType::F32, 70 * 24, 1).values();
   for (const Saves saves : kBothKinds) {

@@ -61,7 +61,7 @@ struct Decision {
   float scale;
 };
 TEST_P(L09_LossScaling, TheDecision) {
-  RecordProperty("exercise", "09.1");
+  RecordProperty("exercise", "09.5");
   TestCtx ctx;
   ctx.scalars().loss_scale = 1024, ctx.scalars().growth_interval = 3;
   ctx.scalars().updates = 4, ctx.scalars().skip = 1, ctx.scalars().step = 9;
@@ -99,7 +99,7 @@ TEST_P(L09_LossScaling, TheDecision) {
 }
 
 TEST_P(L09_LossScaling, TheScaleStaysFiniteAndAboveZero) {
-  RecordProperty("exercise", "09.1");
+  RecordProperty("exercise", "09.5");
   TestCtx ctx;
   ctx.scalars().growth_interval = 3;
   ctx.scalars().loss_scale = 0x1p127f, ctx.scalars().good_updates = 2;

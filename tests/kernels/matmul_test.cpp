@@ -88,7 +88,7 @@ void expect_product(TestCtx& ctx, const MatmulShape& s, DType t, int way,
 }
 
 TEST_P(L01_Matmul, EveryTranspositionAndRaggedSize) {
-  RecordProperty("exercise", "01.2");
+  RecordProperty("exercise", "01.8");
   DirtyCtx ctx;
   for (const Trans ta : {Trans::No, Trans::Yes})
     for (const Trans tb : {Trans::No, Trans::Yes})

@@ -153,7 +153,7 @@ TEST_P(L10_Quantize, ABlockThatIsNotFiniteSaysSoInItsScale) {
 
 // Two codes per byte, the first in its high half.
 TEST_P(L10_Quantize, Packing) {
-  RecordProperty("exercise", "10.3");
+  RecordProperty("exercise", "10.2");
   Format absmax{"absmax 4", {}, 4};  // built here, so that 10.1 may be open
   absmax.codebook.count = 15, absmax.codebook.step = 1 / 7.0f,
   absmax.codebook.per_step = absmax.codebook.zero = 7;

@@ -118,7 +118,7 @@ TEST_P(L02_Updates, SgdIsTheAlgorithm) {
   for (const float momentum : {0.9f, 0.0f}) expect_sgd({.momentum = momentum, .weight_decay = float(kDecay)});
 }
 TEST_P(L06_Sgd, NesterovClippingAndScaleAreTheFormula) {
-  RecordProperty("exercise", "06.1");
+  RecordProperty("exercise", "06.2");
   for (const bool nesterov : {false, true})
     for (const bool clips : {false, true})
       for (const float scale : {1.0f, 3.3f})

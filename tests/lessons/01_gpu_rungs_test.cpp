@@ -161,11 +161,11 @@ class L01_GpuRungs : public testing::Test {
 
 TEST_F(L01_GpuRungs, GlobalMemory) { expect_right(0); }
 TEST_F(L01_GpuRungs, SharedTile) {
-  RecordProperty("exercise", "01.5");
+  RecordProperty("exercise", "01.6");
   expect_right(1);
 }
 TEST_F(L01_GpuRungs, RegisterTile) {
-  RecordProperty("exercise", "01.6");
+  RecordProperty("exercise", "01.7");
   expect_right(2);
 }
 TEST_F(L01_GpuRungs, Vectors) { expect_right(3); }
@@ -181,11 +181,11 @@ TEST_F(L01_GpuRungs, AnErrorOfATenThousandthIsSeen) {
 
 TEST_F(L01_GpuRungs, GlobalMemoryMovesWhatIsPredicted) { expect_predicted_traffic(0); }
 TEST_F(L01_GpuRungs, SharedTileMovesWhatIsPredicted) {
-  RecordProperty("exercise", "01.5");
+  RecordProperty("exercise", "01.6");
   expect_predicted_traffic(1);
 }
 TEST_F(L01_GpuRungs, RegisterTileMovesWhatIsPredicted) {
-  RecordProperty("exercise", "01.6");
+  RecordProperty("exercise", "01.7");
   expect_predicted_traffic(2);
 }
 TEST_F(L01_GpuRungs, VectorsMoveWhatIsPredicted) { expect_predicted_traffic(3); }

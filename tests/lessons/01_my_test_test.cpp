@@ -1,4 +1,4 @@
-// Exercise 01.9: is_a_product must accept correct products with any order of summation, and reject the wrong
+// Exercise 01.4: is_a_product must accept correct products with any order of summation, and reject the wrong
 // products below. Each of them has one mistake.
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ void from_behind(int64_t n, const float* a, const float* b, float* c) {
 }
 
 TEST(L01_MyTest, KillsEachMutant) {
-  RecordProperty("exercise", "01.9");
+  RecordProperty("exercise", "01.4");
   EXPECT_TRUE(is_a_product(product<None>)) << "is_a_product rejects a correct product";
   EXPECT_TRUE(is_a_product(from_behind))
       << "is_a_product rejects a correct product that adds in a different order";

@@ -57,7 +57,7 @@ TEST(L01_Rungs, TheNaiveRungGivesTheProduct) {
 }
 
 TEST(L01_Rungs, TheRegisterTileGivesTheProduct) {
-  RecordProperty("exercise", "01.8");
+  RecordProperty("exercise", "01.3");
   expect_the_product(rungs()[3]);
 }
 

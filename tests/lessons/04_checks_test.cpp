@@ -36,7 +36,7 @@ TEST(L04_Checks, BytesPerParameter) {
   EXPECT_EQ(failed({}), name);
 }
 
-// s = 4, b = 3, h = 8, a = 2: Megatron-LM's bytes, and those of the formula of exercise 04.2, in 16 bits.
+// s = 4, b = 3, h = 8, a = 2: Megatron-LM's bytes, and those of the formula of exercise 04.3, in 16 bits.
 TEST(L04_Checks, SavedByALayer) {
   TransformerConfig c = kModel;
   c.precision = precision_recipe("mixed");
@@ -46,7 +46,7 @@ TEST(L04_Checks, SavedByALayer) {
   };
   const std::string megatron = "saved bytes per block, Megatron-LM = sbh (34 + 5as/h)",
                     less = "saved bytes per block, gradus = Megatron-LM - 2sbh - 3as²b + 16sb",
-                    formula = "saved bytes per block, gradus = formula of exercise 04.2";
+                    formula = "saved bytes per block, gradus = formula of exercise 04.3";
   EXPECT_EQ(failed(published, ours, c), Names{});
   for (const int64_t off : {-2, 2}) {
     EXPECT_EQ(failed(published + off, ours, c), Names{megatron});

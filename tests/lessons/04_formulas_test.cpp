@@ -49,7 +49,7 @@ TEST(L04_Formulas, BytesOfAParameter) {
 }
 
 TEST(L04_Formulas, SavedBytesOfABlock) {
-  RecordProperty("exercise", "04.2");
+  RecordProperty("exercise", "04.3");
   for (const std::string_view recipe : kRecipes)
     for (const int64_t heads : {2, 6})
       for (const double dropout : {0.0, 0.1}) {

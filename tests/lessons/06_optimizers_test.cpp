@@ -16,7 +16,7 @@ namespace gradus {
 namespace {
 
 TEST(L06_Contenders, StateBytesAreTheMeters) {
-  RecordProperty("exercise", "06.5");
+  RecordProperty("exercise", "06.3");
   TransformerConfig configs[] = {{.vocab = 37, .context = 9, .layers = 3, .heads = 3, .channels = 21},
                                  transformer_config("bert-base"),
                                  transformer_config("polyglot-ko-1.3b")};
@@ -32,7 +32,7 @@ TEST(L06_Contenders, StateBytesAreTheMeters) {
 
 // Bytes per parameter: SGD 0, momentum 4, AdamW 8, Adafactor far below 1, Muon 4 on matrices of blocks.
 TEST(L06_Contenders, StateBytesOfOneParameter) {
-  RecordProperty("exercise", "06.5");
+  RecordProperty("exercise", "06.3");
   const auto bytes = [](const char* name, bool in_block) { return state_bytes(name, 100, 30, in_block); };
   EXPECT_EQ(bytes("SGD", true), 0);
   EXPECT_EQ(bytes("momentum", true), 4 * 3000);

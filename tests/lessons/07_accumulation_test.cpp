@@ -83,7 +83,7 @@ struct L07_Accumulate : ::testing::Test {
 };
 
 TEST_F(L07_Accumulate, AllSplitsGiveTheGradientOfTheBatch) {
-  RecordProperty("exercise", "07.1");
+  RecordProperty("exercise", "07.3");
   for (const char* device : {"cpu", "emu"})
     for (const auto attention : {attention_plain, attention_flash}) {
       const Context own(device, 3);
@@ -123,7 +123,7 @@ TEST_F(L07_Accumulate, LeavesFirstSampleAtZero) {
 
 // A part of a batch has the masks of the whole batch, and the mean over its own targets.
 TEST_F(L07_Accumulate, APartHasTheMasksOfTheWholeBatch) {
-  RecordProperty("exercise", "07.1");
+  RecordProperty("exercise", "07.3");
   const TextBatch part = batch.part(2, 4);
   const Whole whole(model, part);
   const double loss = accumulate(model, part, {1, 3}).loss;
@@ -190,7 +190,7 @@ TEST_F(L07_Accumulate, ReadBatchIsTheWindowsOfTheStep) {
 }
 
 TEST_F(L07_Accumulate, EvenSplit) {
-  RecordProperty("exercise", "07.6");
+  RecordProperty("exercise", "07.1");
   EXPECT_EQ(even_split(16, 4), (Split{4, 4, 4, 4}));
   const Split three = even_split(17, 3);
   EXPECT_EQ(three, (Split{6, 6, 5})) << usual_mistake(
@@ -210,7 +210,7 @@ TEST_F(L07_Accumulate, EvenSplit) {
 }
 
 TEST_F(L07_Accumulate, WeightsOfMeans) {
-  RecordProperty("exercise", "07.5");
+  RecordProperty("exercise", "07.2");
   using Counts = std::vector<int64_t>;
   const int64_t large = int64_t(1) << 40;
   const std::pair<Counts, std::vector<double>> cases[] = {{{4, 4, 4, 4}, {0.25, 0.25, 0.25, 0.25}},

@@ -89,7 +89,7 @@ TEST(L08_Formulas, BytesOfAllFamiliesFollowFromWhatABlockSaves) {
 }
 
 TEST(L08_Formulas, RecomputedFlops) {
-  RecordProperty("exercise", "08.6");
+  RecordProperty("exercise", "08.3");
   const double cost = cost_of({3, Keep::Input}, {.block = 100, .tail = 15, .attention = 11});
   EXPECT_EQ(cost, 285) << usual_mistake(
       {{cost == 300, "the last block of a segment is recomputed to its end: does anything need its output?"},
@@ -112,7 +112,7 @@ TEST(L08_Formulas, RecomputedFlops) {
 }
 
 TEST(L08_Policies, SegmentsOfKBlocks) {
-  RecordProperty("exercise", "08.1");
+  RecordProperty("exercise", "08.2");
   const std::string of_seven = text_of({"", every(3, 7)});
   EXPECT_EQ(of_seven, "[3], [3], [1]") << usual_mistake(
       {{of_seven == "[3], [3]",
@@ -176,7 +176,7 @@ TEST(L08_Chain, LiveValues) {
 }
 
 TEST(L08_Budget, NoPolicyIsCheaperThanTheBest) {
-  RecordProperty("exercise", "08.2");
+  RecordProperty("exercise", "08.5");
   for (const int64_t L : {1, 2, 4, 6}) {
     const TransformerConfig c = model(L);
     const Sizes sizes{c, 2, 24};

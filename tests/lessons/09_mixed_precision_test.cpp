@@ -36,7 +36,7 @@ void expect_value_of_each_pattern(const Format& format) {
   }
 }
 TEST(L09_Formats, ValueOfEachPattern) {
-  RecordProperty("exercise", "09.2");
+  RecordProperty("exercise", "09.4");
   expect_value_of_each_pattern<bf16>(formats()[1]);
   expect_value_of_each_pattern<fp16>(formats()[2]);
   for (const float x :
@@ -52,7 +52,7 @@ TEST(L09_Formats, ValueOfEachPattern) {
 // Just below 1 the numbers of fp16 are 2^-11 apart, those of bf16 2^-8; above 1, twice as far. A tie is
 // rounded to the number whose last bit is 0.
 TEST(L09_Formats, AMasterCopyAddsUpSmallUpdates) {
-  RecordProperty("exercise", "09.8");
+  RecordProperty("exercise", "09.1");
   const auto expect = [](DType t, double update, int64_t count, double alone, double with_copy) {
     const std::string which = std::to_string(count) + " updates of " + std::to_string(update) +
                               ", a weight of 1 in " + name_of(t) + ", ";
@@ -81,7 +81,7 @@ TEST(L09_Formats, AMasterCopyAddsUpSmallUpdates) {
 }
 
 TEST(L09_Formats, RangeAndPrecision) {
-  RecordProperty("exercise", "09.2");
+  RecordProperty("exercise", "09.4");
   for (const Format& f : formats()) {
     const std::string name = name_of(f.dtype);
     const auto is = [&](double x) { return rounded(x, f.dtype); };
@@ -100,7 +100,7 @@ TEST(L09_Formats, RangeAndPrecision) {
 
 // Reference numbers, (j) and (p).
 TEST(L09_Formats, PublishedValues) {
-  RecordProperty("exercise", "09.2");
+  RecordProperty("exercise", "09.4");
   const Format bf16 = formats()[1], fp16 = formats()[2];
   EXPECT_EQ(fp16.largest(), 65504);
   EXPECT_EQ(fp16.smallest_normal(), 0x1p-14);
@@ -124,7 +124,7 @@ TEST(L09_Formats, PublishedValues) {
 
 // 2 N more bytes for the parameters, and 2 T L (16 C + H T) fewer bytes per sequence.
 TEST(L09_Batches, TheCrossing) {
-  RecordProperty("exercise", "09.6");
+  RecordProperty("exercise", "09.3");
   for (TransformerConfig c :
        {TransformerConfig{.vocab = 40, .context = 16, .layers = 3, .heads = 2, .channels = 48},
         TransformerConfig{.vocab = 1000, .context = 8, .layers = 1, .heads = 4, .channels = 64},
@@ -146,7 +146,7 @@ TEST(L09_Batches, TheCrossing) {
 }
 
 TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
-  RecordProperty("exercise", "09.6");
+  RecordProperty("exercise", "09.3");
   const Lesson lesson = lesson_with({"--device=meta"}, "09_mixed_precision");
   const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
   const int64_t measured = measured_crossing(c);
@@ -158,7 +158,7 @@ TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
 }
 
 TEST(L09_Batches, FourBatchSizesAreCompared) {
-  RecordProperty("exercise", "09.6");
+  RecordProperty("exercise", "09.3");
   const Lesson lesson = lesson_with({"--device=meta"}, "09_mixed_precision");
   const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
   const BatchCosts costs = batch_costs(lesson, c);

@@ -14,7 +14,7 @@ namespace gradus {
 namespace {
 
 TEST(L09_Underflow, ShareLost) {
-  RecordProperty("exercise", "09.3");
+  RecordProperty("exercise", "09.2");
   EXPECT_EQ(share_lost({1, -2, 3, 4e-30}, {1, -2, 0, 0}), 0.5);
   EXPECT_EQ(share_lost({0, 0, 0, 5}, {0, 0, 0, 5}), 0) << "a number that was 0 before is not lost";
   const double share = share_lost({0, 0, -7, 5}, {0, 1, 0, 5});  // numbers that were 0 before do not count
@@ -115,7 +115,7 @@ TEST_P(L09_MeasuredOn, WeightsThatAnUpdateDoesNotChange) {
 }
 
 TEST_P(L09_MeasuredOn, AScaleThatIsTooHighIsHalvedByEachSkippedUpdate) {
-  RecordProperty("exercise", "09.1");
+  RecordProperty("exercise", "09.5");
   const std::vector<ScaledUpdate> updates = scaled_updates(model, small_batch());
   ASSERT_EQ(updates.size(), 12u);
   int64_t skipped = 0;
@@ -148,7 +148,7 @@ TEST_P(L09_MeasuredOn, SharesOfEachRateAndFormat) {
 // The norm of the gradient is clipped after it is divided by the scale. With SGD, because AdamW's update
 // hardly depends on a factor.
 TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
-  RecordProperty("exercise", "09.4");
+  RecordProperty("exercise", "09.8");
   for (const double max_norm : {0.01, 0.5, 100.0}) {
     double moved[2];  // the norm of the weights' change, without and with a loss scale
     for (const bool scaled : {false, true}) {

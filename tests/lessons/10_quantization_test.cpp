@@ -16,7 +16,7 @@ namespace gradus {
 namespace {
 
 TEST(L10_Formats, BitsPerNumber) {
-  RecordProperty("exercise", "10.7");
+  RecordProperty("exercise", "10.1");
   EXPECT_DOUBLE_EQ(bits_per_number(8, 64, 1), 8.5);
   EXPECT_DOUBLE_EQ(bits_per_number(4, 64, 1), 4.5);
   const double two = bits_per_number(8, 64, 2);
@@ -28,7 +28,7 @@ TEST(L10_Formats, BitsPerNumber) {
   EXPECT_DOUBLE_EQ(bits_per_number(4, 2, 0), 4);
 }
 
-// A codebook made here, so that 10.1 may be open.
+// A codebook made here, so that 10.4 may be open.
 Codebook unsearched(const std::vector<float>& value) {
   Codebook codebook;
   codebook.count = int32_t(value.size());
@@ -37,7 +37,7 @@ Codebook unsearched(const std::vector<float>& value) {
 }
 
 TEST(L10_Formats, ABlockHasItsScaleAndTheNearestCodes) {
-  RecordProperty("exercise", "10.8");
+  RecordProperty("exercise", "10.3");
   using Codes = std::vector<uint8_t>;
   const Codebook five = unsearched({-1, -0.5f, 0, 0.5f, 1});
   const CodedBlock block = quantize_block(five, {0.3f, -4, 1.1f, 2.9f, -1.2f});
@@ -68,7 +68,7 @@ TEST(L10_Formats, ABlockHasItsScaleAndTheNearestCodes) {
 }
 
 TEST(L10_Formats, ABlockOfZerosHasTheCodeOfZero) {
-  RecordProperty("exercise", "10.8");
+  RecordProperty("exercise", "10.3");
   const CodedBlock zeros = quantize_block(unsearched({-1, -0.5f, 0, 0.5f, 1}), {0, 0, 0});
   const std::vector<uint8_t> expected{2, 2, 2};
   EXPECT_EQ(zeros.scale, 0);
@@ -142,7 +142,7 @@ TEST(L10_Formats, HaveThePropertiesInTheirNames) {
 
 // A zero point is there so that 0 is represented exactly.
 TEST(L10_Formats, ZeroIsRepresentedExactly) {
-  RecordProperty("exercise", "10.4");
+  RecordProperty("exercise", "10.8");
   for (const char* device : devices_with_data()) {
     Context context(device);
     for (const float least : {-1.0f, -0.3f, -0.007f, 0.0f, 0.4f, -2.0f})

@@ -15,7 +15,7 @@ namespace gradus {
 namespace {
 
 TEST(L11_Adam8bit, BytesOfStates) {
-  RecordProperty("exercise", "11.2");
+  RecordProperty("exercise", "11.1");
   EXPECT_EQ(state_bytes(1 << 20, 256), (1 << 20) * 2.03125);
   EXPECT_EQ(state_bytes(1 << 20, 2048), (2 << 20) + 8 * 512);
   EXPECT_EQ(state_bytes(1 << 20, 0), (2 << 20) + 8);
@@ -68,7 +68,7 @@ int64_t different(const std::vector<int32_t>& a, const std::vector<int32_t>& b) 
 
 // On emu, because its kernels have no exercise of this lesson.
 TEST(L11_Adam8bit, SeparateOperationsGiveTheStatesOfTheFusedKernel) {
-  RecordProperty("exercise", "11.1");
+  RecordProperty("exercise", "11.2");
   const Context context("emu");
   const AdamWArgs args{.beta2 = 0.99f, .weight_decay = 0.1f};
   const Updated fused = updated([&](Parameters& p) { return std::make_unique<AdamW8bit>(p, args); });
@@ -108,7 +108,7 @@ TEST(L11_Adam8bit, StatesHaveTheirScalesAndNearestCodes) {
 
 // Gradients of both signs increase some weights and decrease others.
 TEST(L11_Adam8bit, WeightsGoBothWays) {
-  RecordProperty("exercise", "11.4");
+  RecordProperty("exercise", "11.6");
   const Context context("emu");
   const Updated u = updated([](Parameters& p) { return std::make_unique<AdamW8bit>(p); }, 8);
   const auto above = std::count_if(u.large.begin(), u.large.end(), [](double w) { return w > 0.5; });

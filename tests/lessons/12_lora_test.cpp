@@ -78,7 +78,7 @@ TEST(L12_Lora, PredictedBytesOfWeightsInFourBits) {
 }
 
 TEST(L12_Exercises, OnlyAdaptersTrain) {
-  RecordProperty("exercise", "12.7");
+  RecordProperty("exercise", "12.1");
   const Context context("cpu");
   Transformer model(small());
   model.initialize(1);
@@ -106,7 +106,7 @@ TEST(L12_Exercises, OnlyAdaptersTrain) {
 
 // The output of an adapter for two rows of x, computed by hand.
 TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
-  RecordProperty("exercise", "12.1");
+  RecordProperty("exercise", "12.2");
   const Context context("cpu");
   Parameters p;
   Parameter &a = p.add("a", {2, 3}, {}), &b = p.add("b", {2, 2}, {});
@@ -141,7 +141,7 @@ class L12_Merge : public ::testing::Test {
 };
 
 TEST_F(L12_Merge, MergingAddsTheProductToTheWeight) {
-  RecordProperty("exercise", "12.2");
+  RecordProperty("exercise", "12.3");
   const std::vector<double> a = to_host<double>(adapter_of(l)->a.value);
   merge_lora(model);
   const std::vector<double> merged = weight();
@@ -156,7 +156,7 @@ TEST_F(L12_Merge, MergingAddsTheProductToTheWeight) {
 }
 
 TEST_F(L12_Merge, UnmergingTakesTheProductOut) {
-  RecordProperty("exercise", "12.2");
+  RecordProperty("exercise", "12.3");
   merge_lora(model);
   const std::vector<double> merged = weight();
   unmerge_lora(model);
@@ -171,7 +171,7 @@ TEST_F(L12_Merge, UnmergingTakesTheProductOut) {
 
 // A weight of two tiles: the second tile begins in the middle of a span.
 TEST(L12_Exercises, AProductOfCodesIsThatOfTheDequantizedWeight) {
-  RecordProperty("exercise", "12.3");
+  RecordProperty("exercise", "12.4");
   const Context context("cpu");
   const int64_t in = 1100, out = 1000;
   std::vector<float> values(size_t(in * out));
@@ -210,7 +210,7 @@ TEST(L12_Exercises, AProductOfCodesIsThatOfTheDequantizedWeight) {
 // A GPT-NeoX with two heads and an adapter in which row i of B holds i. PEFT's file has the rows by head.
 class L12_NeoXFile : public FolderTest {};
 TEST_F(L12_NeoXFile, RowsOfQueryKeyValueAreByHead) {
-  RecordProperty("exercise", "12.4");
+  RecordProperty("exercise", "12.7");
   const Context context("cpu");
   TransformerConfig c = transformer_config("polyglot-ko-1.3b");
   c.vocab = 10, c.context = 4, c.layers = 1, c.heads = 2, c.channels = 4, c.rotary = 2;

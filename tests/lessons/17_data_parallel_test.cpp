@@ -52,7 +52,7 @@ TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
 }
 
 TEST(L17_Ring, EveryRankHasTheSumAfterAllSteps) {
-  RecordProperty("exercise", "17.2");
+  RecordProperty("exercise", "17.4");
   for (const int64_t ranks : {1, 2, 3, 4, 5, 8})
     for (const int64_t n : {1, 2, 7, 40, 41}) {
       int64_t sent = 0;
@@ -75,7 +75,7 @@ TEST(L17_Ring, EveryRankHasTheSumAfterAllSteps) {
 }
 
 TEST(L17_Ring, AfterTheReduceScatterEachRankHasOneCompletePart) {
-  RecordProperty("exercise", "17.2");
+  RecordProperty("exercise", "17.4");
   for (const int64_t N : {2, 3, 4, 6}) {
     const RingSteps ring = watch_ring(N);
     ASSERT_EQ(int64_t(ring.values.size()), 2 * N - 1);
@@ -96,7 +96,7 @@ TEST(L17_Ring, AfterTheReduceScatterEachRankHasOneCompletePart) {
 
 // The lesson's checks of the ring fail for wrong values: N = 6, n = 6,000, on PCI Express.
 TEST(L17_Ring, ItsChecksFailForWrongValues) {
-  RecordProperty("exercise", "17.2");
+  RecordProperty("exercise", "17.4");
   const RingCounts ring = count_ring(network_called("pcie"), 6, 6000);
   EXPECT_EQ(ring.wrong, 0);
   EXPECT_EQ(ring.sent, 2 * 5 * 6000);
@@ -169,7 +169,7 @@ std::vector<std::vector<double>> summed_by_hand(int64_t ranks, int64_t times) {
 }
 
 TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
-  RecordProperty("exercise", "17.3");
+  RecordProperty("exercise", "17.2");
   for (const int64_t ranks : {1, 2, 3}) {
     const auto expected = summed_by_hand(ranks, 1);
     run_cluster({.ranks = ranks}, [&](Comm& comm) {
@@ -191,7 +191,7 @@ TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
 }
 
 TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
-  RecordProperty("exercise", "17.6");
+  RecordProperty("exercise", "17.5");
   const auto expected = summed_by_hand(2, 1);
   for (const int64_t bytes : {1, 1000}) {  // one bucket per gradient; one bucket for all
     const int64_t buckets = bytes == 1 ? 3 : 1, messages = 2;
@@ -247,11 +247,11 @@ void expect_micro_batches(int steps) {
   });
 }
 TEST(L17_Buckets, OnlyTheLastMicroBatchSumsDuringBackward) {
-  RecordProperty("exercise", "17.6");
+  RecordProperty("exercise", "17.5");
   expect_micro_batches(1);
 }
 TEST(L17_Buckets, MicroBatchesInSeveralSteps) {
-  RecordProperty("exercise", "17.4");
+  RecordProperty("exercise", "17.6");
   expect_micro_batches(3);
 }
 

@@ -37,7 +37,7 @@ TEST(L18_Formulas, BytesOfAKindAreShardedFromItsStageOn) {
 }
 
 TEST(L18_Formulas, ElementsThatARankSends) {
-  RecordProperty("exercise", "18.6");
+  RecordProperty("exercise", "18.1");
   const auto sent = [](int stage, int64_t k, bool keeps = false) {
     return predicted_sent({.stage = stage, .keep_gathered = keeps}, 1200, 4, k) / 900;  // Psi (N-1)/N
   };
@@ -69,7 +69,7 @@ Weights trained(const ShardedSetting& set, const ZeroArgs& args) {
 }
 
 TEST(L18_Stages, InStageOneEveryRankGetsTheOthersWeights) {
-  RecordProperty("exercise", "18.1");
+  RecordProperty("exercise", "18.4");
   for (const int64_t ranks : {2, 3}) {
     const ShardedSetting set{.ranks = ranks, .steps = 3};
     const Weights expected = train_on_one_rank(set, Summed::EachStep),
@@ -83,7 +83,7 @@ TEST(L18_Stages, InStageOneEveryRankGetsTheOthersWeights) {
 }
 
 TEST(L18_Stages, InStageThreeAUnitIsGatheredWhenItIsRead) {
-  RecordProperty("exercise", "18.3");
+  RecordProperty("exercise", "18.5");
   const ShardedSetting set{.ranks = 3, .steps = 3};
   const Weights expected = train_on_one_rank(set, Summed::EachMicroBatch);
   for (const bool overlap : {false, true})
@@ -95,7 +95,7 @@ TEST(L18_Stages, InStageThreeAUnitIsGatheredWhenItIsRead) {
 }
 
 TEST(L18_Stages, AtMostOneUnitAndTheRootAreGathered) {
-  RecordProperty("exercise", "18.3");
+  RecordProperty("exercise", "18.5");
   ZeroSetting set{
       .model = {.vocab = 31, .context = 8, .layers = 4, .heads = 2, .channels = 12}, .ranks = 2, .tokens = 8};
   constexpr int64_t kBlock = 12 * 12 * 12 + 13 * 12, kRoot = (31 + 8 + 2) * 12;  // of 12 channels
@@ -124,7 +124,7 @@ TEST(L18_Stages, AUnitIsGatheredUsedAndDropped) {
 }
 
 TEST(L18_Stages, MicroBatchesAddUp) {
-  RecordProperty("exercise", "18.4");
+  RecordProperty("exercise", "18.6");
   const ShardedSetting set{.ranks = 2, .micro_batches = 3, .steps = 4};
   EXPECT_EQ(trained(set, {.stage = 2, .unit = unit_per_block}),
             train_on_one_rank(set, Summed::EachMicroBatch));

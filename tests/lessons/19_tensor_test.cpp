@@ -65,7 +65,7 @@ Applied apply(const Comm& comm, const Linear& layer, const Numbers& x, const Num
 
 // W1 is (16, 4); rank r of 2 has rows 8 r to 8 r + 7.
 TEST(L19_Exercises, TheFirstOfAPairReadsAllOfItsInput) {
-  RecordProperty("exercise", "19.1");
+  RecordProperty("exercise", "19.2");
   for (const Sequence form : kForms)
     run_cluster({.ranks = 2}, [&](Comm& comm) {
       Transformer model(kModel, Allocate::Later);
@@ -105,7 +105,7 @@ TEST(L19_Exercises, TheFirstOfAPairReadsAllOfItsInput) {
 
 // W2 is (4, 16); rank r of 2 has columns 8 r to 8 r + 7.
 TEST(L19_Exercises, TheSecondOfAPairIsASum) {
-  RecordProperty("exercise", "19.2");
+  RecordProperty("exercise", "19.3");
   for (const Sequence form : kForms)
     run_cluster({.ranks = 2},
                 [&](Comm& comm) {
@@ -247,7 +247,7 @@ TEST(L19_Exercises, WithDropoutRanksLearnWhatOneDeviceLearns) {
 }
 
 TEST(L19_Formulas, ElementsThatALayerSends) {
-  RecordProperty("exercise", "19.3");
+  RecordProperty("exercise", "19.1");
   for (const int64_t t : {1, 2, 4, 8}) {
     const auto sent = [&](Sequence sequence) {
       return predicted_elements({.b = 3, .s = 16, .h = 8, .a = 8, .t = t, .sequence = sequence});

@@ -94,7 +94,7 @@ TEST(L05_Expandable, WhatIsFreeAtTheEndIsUsedBeforeNewPages) {
 }
 
 TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
-  RecordProperty("exercise", "05.1");
+  RecordProperty("exercise", "05.3");
   Pages f;
   Block *a = f.get(30 * kMiB), *b = f.get(30 * kMiB), *c = f.get(20 * kMiB);
   f.allocator.free(b);

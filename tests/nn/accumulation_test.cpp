@@ -192,7 +192,7 @@ std::array<Values, 2> in_parts(Tensor (*f)(const Tensor&), const std::vector<Par
 }
 
 TEST(L07_Dropout, APartOfABatchDropsWhatTheBatchDropsThere) {
-  RecordProperty("exercise", "07.4");
+  RecordProperty("exercise", "07.6");
   for (const char* device : {"cpu", "emu"}) {
     const Context context(device, 11);
     for (Tensor (*f)(const Tensor&) :

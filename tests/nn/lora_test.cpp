@@ -29,7 +29,7 @@ struct L12_Lora : LoraTest {
 ON_DEVICES_AND_FAMILIES(L12_Lora);
 
 TEST_P(L12_Lora, AtFirstLogitsAreTheSameAndOnlyBHasAGradient) {
-  RecordProperty("exercise", "12.1");
+  RecordProperty("exercise", "12.2");
   Transformer model(config);
   randomize(model, 1);
   const std::vector<double> before = logits(model);
@@ -118,7 +118,7 @@ TEST_P(L12_Lora, LayersAreChosenByTheirWholeNames) {
 }
 
 TEST_P(L12_Lora, MergedWeightsAreTheSum) {
-  RecordProperty("exercise", "12.2");
+  RecordProperty("exercise", "12.3");
   for (const Precision& precision : {uniform(DType::F32), mixed(DType::BF16)}) {
     config.precision = precision;
     Transformer model(config);
@@ -201,7 +201,7 @@ struct L12_LoraLayer : ::testing::TestWithParam<const char*> {
 ON_DEVICES_WITH_DATA(L12_LoraLayer);
 
 TEST_P(L12_LoraLayer, IsTheFormula) {
-  RecordProperty("exercise", "12.1");
+  RecordProperty("exercise", "12.2");
   const int64_t in = 7, out = 5, r = 3;
   for (const auto& [t, unit] : {std::pair(DType::F32, 0x1p-24), {DType::BF16, 0x1p-8}, {DType::F16, 0x1p-11}})
     for (const double alpha : {6.0, 1.0, -2.5})
@@ -234,7 +234,7 @@ TEST_P(L12_LoraLayer, IsTheFormula) {
 }
 
 TEST(L12_LoraGradients, OfTheAdapterAndOfTheLayerBesideDifferences) {
-  RecordProperty("exercise", "12.1");
+  RecordProperty("exercise", "12.2");
   Context context("cpu", 5);
   const std::vector<Shape> shapes{{2, 2, 4}, {2, 4}, {3, 2}, {3, 4}, {3}};  // x, A, B, weight, bias
   for (const double dropped : {0.0, 0.5})

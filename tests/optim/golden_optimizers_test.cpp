@@ -104,7 +104,7 @@ TEST_P(L06_Golden, SgdIsPyTorchs) {
   expect_pytorchs<Sgd>("sgd", 0.03, kPrecise, SgdArgs{.weight_decay = kDecay});
 }
 TEST_P(L06_Golden, MomentumIsPyTorchs) {
-  RecordProperty("exercise", "06.1");
+  RecordProperty("exercise", "06.2");
   expect_pytorchs<Sgd>("momentum", 0.02, kPrecise, SgdArgs{.momentum = 0.9f, .weight_decay = kDecay});
   expect_pytorchs<Sgd>("nesterov", 0.02, kPrecise,
                        SgdArgs{.momentum = 0.9f, .weight_decay = kDecay, .nesterov = true});
@@ -121,7 +121,7 @@ TEST_P(L06_Golden, AdamWIsPyTorchs) {
 }
 // PyTorch has relative steps, Hugging Face given ones.
 TEST_P(L06_Golden, AdafactorIsPyTorchsAndHuggingFaces) {
-  RecordProperty("exercise", "06.2");
+  RecordProperty("exercise", "06.4");
   expect_pytorchs<Adafactor>("adafactor", 1e-2, kPrecise, AdafactorArgs{.weight_decay = kDecay});
   expect_pytorchs<Adafactor>("adafactor_given", 1e-3, kPrecise,
                              AdafactorArgs{.step_size = StepSize::Given, .weight_decay = kDecay});
@@ -135,7 +135,7 @@ TEST_P(L06_Golden, AdafactorIsPyTorchsAndHuggingFaces) {
 }
 // Products are rounded to bf16, as in PyTorch, whose sums have a different order.
 TEST_P(L06_Golden, MuonIsPyTorchs) {
-  RecordProperty("exercise", "06.3");
+  RecordProperty("exercise", "06.5");
   expect_pytorchs<Muon>("muon", 1e-3, 1e-4,
                         MuonArgs{.weight_decay = kDecay, .others = {.weight_decay = kDecay}});
   const auto of_half = [](double a, double b, double c) { return a / 2 + b / 8 + c / 32; };
@@ -149,8 +149,8 @@ TEST_P(L06_Golden, MuonIsPyTorchs) {
 
 // Each update begins with the momentum that the previous update left in the state.
 TEST(L06_Muon, ItsMomentumIsTheMeanOfItsGradients) {
-  RecordProperty("exercise", "06.4");
-  const Context context("emu");  // on emu exercise 06.1 need not be solved
+  RecordProperty("exercise", "06.7");
+  const Context context("emu");  // on emu exercise 06.2 need not be solved
   Parameters parameters;
   Parameter& w = parameters.add("h.0.w", {2, 3}, {});
   copy_from_host(w.value, {1, 2, 3, 4, 5, 6});

@@ -60,7 +60,7 @@ TEST(L10_Codebook, TheDynamicMapsPublishedValues) {
 }
 
 TEST(L10_Codebook, NF4IsMadeOfQuantiles) {
-  RecordProperty("exercise", "10.2");
+  RecordProperty("exercise", "10.5");
   Context context("cpu");
   const std::vector<double> table = Golden("tests/golden/quantization.safetensors").read("book.nf4", {16});
   const std::vector<float> made = normal_float(0.9677083);
@@ -119,7 +119,7 @@ TEST(L10_Codebook, EvenlySpacedOnes) {
 // Compares the value that the codebook finds with the nearest one of all values: at the boundaries, one float
 // below and above them, at the values, at random numbers, and beyond the ends.
 TEST(L10_Codebook, TheNearestValueOfAnyNumber) {
-  RecordProperty("exercise", "10.1");
+  RecordProperty("exercise", "10.4");
   Rng rng(1, 1);
   for (const auto& [name, codebook] : all_codebooks()) {
     std::vector<float> numbers{INFINITY, -INFINITY, 0,       -0.0f,     1,          -1,    1.5f,
@@ -185,7 +185,7 @@ TEST(L10_Codebook, TheSearchBeginsCloseBelow) {
 
 // Codebook::below: the number of boundaries below each of 256 equal parts of [-1, 1].
 TEST(L10_Codebook, BoundariesBelowEachPart) {
-  RecordProperty("exercise", "10.1");
+  RecordProperty("exercise", "10.4");
   const Codebook five = listed_codebook({-1, -0.5f, 0, 0.5f, 1});
   std::string found;
   for (const int part : {0, 64, 128, 192, 255}) found += std::to_string(five.below[part]);

@@ -114,7 +114,7 @@ TEST(L04_MemoryNeed, WhatFitsNeedsNoMore) {
 // While the backward pass runs, activations only become fewer, and before its last op only those of that op
 // exist.
 TEST(L04_MemoryNeed, BackwardFreesAsItGoes) {
-  RecordProperty("exercise", "04.4");
+  RecordProperty("exercise", "04.5");
   Context context("meta", 1);
   context.device.allocator().keep_history();
   const TrainingRun run = tiny("gpt2", "fp32");

@@ -1,6 +1,6 @@
-// Exercise 01.10, make it faster: a kernel of your own that replaces G1. The kernel below is correct but slow,
-// because a warp computes a part of a column of C. `make faster-01` checks whether yours is correct, and
-// compares the bytes that both move on emu.
+// Exercise 01.10, make it faster: a kernel of your own that replaces G1. The kernel below is correct but
+// slow, because a warp computes a part of a column of C. `make faster-01` checks whether yours is correct,
+// and compares the bytes that both move on emu.
 #include "kernels/cuda/counted.h"
 #include "kernels/cuda/gpu.h"
 #include "lessons/01_gemm/gpu_rungs.h"

@@ -162,7 +162,7 @@ class Check {
     for (const Exercise::Part& part : e.parts) {
       sum += part.points;
       const std::vector<Recorded> mine = tests_of(e.id, tests_);
-      if (std::none_of(mine.begin(), mine.end(), [&](const Recorded& r) { return r.test == part.test; }))
+      if (std::none_of(mine.begin(), mine.end(), [&](const Recorded& r) { return part.has(r.test); }))
         fault(page, ": exercise ", e.id, " has points for ", part.test, ", which does not record it");
     }
     if (!e.parts.empty() && sum != e.points)

@@ -129,7 +129,9 @@ class Grader {
     }
     row.state = first.state, row.message = first.message;
     for (const Exercise::Part& part : row.exercise.parts)
-      if (row.state == "failed" && !failed.contains(part.test)) row.points += part.points;
+      if (row.state == "failed" &&
+          std::none_of(failed.begin(), failed.end(), [&](const std::string& test) { return part.has(test); }))
+        row.points += part.points;
     if (row.state == "passed") row.points = row.exercise.points;
   }
 

@@ -32,9 +32,13 @@ static std::string judge_of(const std::string& kind) {
   return kind == "make it faster" ? "faster" : "none";
 }
 
+bool Exercise::Part::has(const std::string& name) const {
+  return test.ends_with("*") ? name.starts_with(test.substr(0, test.size() - 1)) : name == test;
+}
+
 // Adds the tests in a line of an exercise that have points of their own.
 static void add_parts(const std::string& line, Exercise& e) {
-  static const std::regex form("`([A-Za-z0-9_]+\\.[A-Za-z0-9_]+)` \\(([0-9]+) points?\\b");
+  static const std::regex form("`([A-Za-z0-9_]+\\.[A-Za-z0-9_]+\\*?)` \\(([0-9]+) points?\\b");
   for (std::sregex_iterator i(line.begin(), line.end(), form), end; i != end; ++i)
     e.parts.push_back({(*i)[1], std::stoi((*i)[2])});
 }

@@ -17,8 +17,9 @@ inline std::string lesson_of(const std::string& id) { return id.substr(0, 2); }
 // (predict_NN), faster (faster_NN) or none (a bug's test passes in the given sources; a discussion has none).
 struct Exercise {
   struct Part {
-    std::string test;  // L08_Policies.SegmentsOfKBlocks
+    std::string test;  // L08_Policies.SegmentsOfKBlocks; L08_Policies.S*: all tests that begin like this
     int points;
+    bool has(const std::string& name) const;
   };
   std::string id, kind, judge;
   int points = 0;  // 0: without points

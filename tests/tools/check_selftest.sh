@@ -110,7 +110,7 @@ yes "int f();" | head -n 301 >src/io/i.h; function_of g 61 >src/io/i.cpp; exerci
                                                     expect_only "exercise 01.2"
 for t in s t; do echo "TEST_P(L01_S, T) {}" >>tests/${t}1_test.cpp; done
                                                     expect "tests/t1_test.cpp: L01_S has tests in tests/s1_test.cpp, too"
-exercise 01.2 3 >src/io/i.cpp;                      expect 'no test has RecordProperty("exercise", "01.8")'
+exercise 01.2 3 >src/io/i.cpp;                      expect 'no test has RecordProperty("exercise", "01.2")'
 exercise 01.2 3 >src/io/i.cpp;                      expect "README.md: exercise 01.2 is in the sources and not on the page"
 exercise 01.1 3 >src/io/i.cpp;                      expect "exercise 01.1 is marked twice"
 exercise 01.1 16 >src/core/c01.1.cpp;                   expect "exercise 01.1 has 16 lines; the limit is 15"

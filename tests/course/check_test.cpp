@@ -141,6 +141,11 @@ TEST_F(CheckedTree, FaultsOnPaperAreFound) {
   expect_fault("exercise 01.3: tests/course/faster_01.cpp should judge it");
   edit("lessons/01_a/README.md", "*\n", "*, 7 points: x\n");
   expect_fault("no row '| 01 | minutes | 21 |', the points of lessons/01_a/README.md");
+  edit("lessons/01_a/README.md", "01.1 *fill in*",
+       "01.1 *fill in*, 7 points: `L01_T.Exercise1` (3 points) and\n  `L01_T.E*` (3 points; all)");
+  expect_fault("exercise 01.1 has 7 points, and its tests have 6");
+  edit("lessons/01_a/README.md", "01.1 *fill in*", "01.1 *fill in*, 7 points: `L01_T.Exercise2` (7 points)");
+  expect_fault("exercise 01.1 has points for L01_T.Exercise2, which does not record it");
   edit("tests/mutants/01.txt", "01.2_three", "01_three");
   expect_fault("exercise 01.2: no mutant of it in tests/mutants/01.txt has a line 'says:'");
   fs::remove("tests/b_test.cpp");

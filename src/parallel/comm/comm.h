@@ -4,9 +4,9 @@
 // a group of them.
 //
 // Sums are added in rank order, ((x_0 + x_1) + x_2) + ..., in fp32, and rounded once, by the rank that owns
-// the part; each rank sends (N-1)/N of the elements each way, as in a ring (Patarasuk & Yuan 2009,
-// "Bandwidth optimal all-reduce algorithms"). So results are bitwise equal for all transports except NCCL,
-// which adds in a different order.
+// the part. A reduce-scatter or an all-gather sends (N-1)/N of the elements per rank, an all-reduce both, as
+// in a ring (Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms"). So results are bitwise equal
+// for all transports except NCCL, which adds in a different order.
 #pragma once
 #include <functional>
 #include <memory>
@@ -82,7 +82,7 @@ struct Transfer {
   int64_t tag = 0;
 };
 
-// The part of n elements that a rank owns. Parts have the same size, but the last ones may be shorter or
+// Rank r owns part r of n elements. Parts have the same size, but the last ones may be shorter or
 // empty.
 struct Part {
   int64_t begin, count;

@@ -56,7 +56,7 @@ std::optional<Policy> best_policy(const Sizes& s, const CostOf& cost, int64_t bu
   return best;
 }
 
-// Tries all policies that begin with the segments of `p`, for the `left` blocks behind them.
+// Tries all policies that begin with the segments of `p`, for the `left` blocks after them.
 static void try_all(const Sizes& s, const CostOf& cost, int64_t budget, int64_t left, Policy& p,
                     std::optional<Policy>& best) {
   const int64_t L = s.config.layers;

@@ -29,7 +29,7 @@ struct Sizes {
   int64_t input() const;          // bytes of a block's input
   int64_t all() const;            // bytes that a block saves, its input included
   int64_t probs() const;          // bytes of a block's attention probabilities
-  int64_t tail() const;           // bytes that the operations behind the blocks save
+  int64_t tail() const;           // bytes that the operations after the blocks save
   int64_t forward_flops() const;  // of a block's forward pass
   int64_t tail_flops() const;     // of a block's last operations, whose results are not saved
   int64_t attention_flops() const;

@@ -231,7 +231,7 @@ class Check {
       fault("lesson ", nn, ": make test-", nn, " fails in a tree without the later lessons");
     }
     for (const std::string& patch : files({folder_of(nn)}, {".patch"})) {
-      const std::string id = fs::path(patch).stem().string().substr(4);  // bug_08.4.patch
+      const std::string id = fs::path(patch).stem().string().substr(4);  // bug_08.6.patch
       const std::string apply =
           say("cd ", tree_.path(), " && GIT_CEILING_DIRECTORIES=", tree_.path().parent_path(), " git apply ");
       if (const Ran put_in = run(apply + patch); !put_in.good()) {

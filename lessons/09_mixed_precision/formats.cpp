@@ -83,7 +83,7 @@ void scaling_by_hand(std::ostream& out) {
   for (const double g : {2e-8, 1e-7, 0.5, 100.0})
     table.row({number_text(g), number_text(half(g)), number_text(half(kScale * g)),
                number_text(half(kScale * g) / kScale)});
-  Table updates({"updates of 0.0002", "fp16 weight, no master copy", "master copy", "fp16 weight"});
+  Table updates({"updates of 0.0002", "weight alone, fp16", "master copy, fp32", "its weight, fp16"});
   for (const int64_t count : {1, 2, 5}) {
     const auto after = [&](DType t, bool master_copy) {
       return number_text(after_updates(1, 0.0002, count, t, master_copy));

@@ -13,6 +13,7 @@
 #   make progress    print which exercises are solved; make hint-02.2: the next hint for exercise 02.2
 #   make predict-03  write questions with your own numbers (STUDENT=name), then judge your answers
 #   make faster-01   is your kernel right, and how fast is it compared with the given one?
+#   make slides-03   write the slides of lesson 03, one HTML file, to build/slides/03.html; make slides: of all lessons
 #   make student LESSON=03 OUT=DIR   write the tree to hand out for lesson 03; ALL=1: every exercise open
 #   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default all lessons
 #   make mutants LESSONS="02"   do the tests detect the mistakes of tests/mutants? by default all lessons
@@ -185,16 +186,17 @@ bench:
 	@for b in $(BENCHES); do echo "---- $$b > $$b.jsonl"; $$b > $$b.jsonl || exit 1; done
 
 check:
-	@$(SETUP) compiler json clang-format
+	@$(SETUP) compiler json clang-format cmark-gfm
 	@$(MAKE) -s $(TOOL)
 	@TOOL=$(CURDIR)/$(TOOL) sh $(TOOLS)/check_selftest.sh
+	@sh $(COURSE)/slides_selftest.sh
 	@TOOL=$(TOOL) sh $(TOOLS)/check.sh
 
 doctor:
 	@CXX='$(CXX)' sh $(TOOLS)/doctor.sh '$(ARCH)' $(words $(LESSONS)) $(words $(TESTS))
 
 setup:
-	@SUDO=sudo $(SETUP) $(WANTED) gtest mpi clang-format
+	@SUDO=sudo $(SETUP) $(WANTED) gtest mpi clang-format cmark-gfm
 
 ptxas: $(if $(filter 1,$(CUDA)),$(CUDA_OBJ))
 	@$(if $(filter 1,$(CUDA)),,echo 'ptxas compiles for GPUs only: make CUDA=1 ptxas'; exit 2)

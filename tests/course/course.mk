@@ -1,5 +1,5 @@
 # course.mk: the targets for teaching a course, part of the Makefile, whose head says what each target is for.
-.PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks
+.PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks slides
 
 # The program `course` does not use the engine. It is compiled as one file without optimization, which takes seconds.
 TOOL     := $(BUILD)/course/course
@@ -61,6 +61,14 @@ grade:
 gradescope-zip:
 	@$(SETUP) zip
 	@sh $(COURSE)/gradescope.sh '$(LESSON)'
+
+slides:
+	@$(SETUP) cmark-gfm
+	@sh $(COURSE)/slides.sh
+
+slides-%:
+	@$(SETUP) cmark-gfm
+	@sh $(COURSE)/slides.sh '$*'
 
 check-grade:
 	@$(SETUP) $(WANTED) gtest

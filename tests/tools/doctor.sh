@@ -43,6 +43,7 @@ consequence() {
   is_there mpi || printf 'ranks cannot be processes; '
   is_there gtest || printf 'tests cannot be built; '
   is_there clang-format || printf "'make check' cannot compare the formatting; "
+  is_there cmark-gfm || printf "'make slides' cannot convert the pages, 'make check' cannot test it; "
 }
 
 compiler=$($CXX --version 2>/dev/null | head -1)
@@ -61,6 +62,7 @@ echo "stb           $(found stb)"
 echo "nlohmann-json $(found json)"
 echo "utf8proc      $(found utf8proc)"
 echo "clang-format  $(found clang-format)"
+echo "cmark-gfm     $(found cmark-gfm)"
 echo "sources       $lessons lessons, $tests test programs"
 lacks=$(consequence)
 if [ -n "$lacks" ]; then lacks="${lacks%; } ('make setup' installs what it can)"; fi

@@ -1,8 +1,8 @@
 #!/bin/sh
 # setup.sh NEED...: installs the needs that are missing: compiler, stb, json, utf8proc, gtest, onednn, mpi, clang-format,
-# zip. Root on Debian or Ubuntu: with apt-get. Other users: it tells them to run 'make setup', which has SUDO=sudo. On
-# other systems: it prints what to install by hand. The exit code is 0 if nothing that is required is missing. CXX
-# names the compiler. doctor.sh sources this file for its functions.
+# cmark-gfm, zip. Root on Debian or Ubuntu: with apt-get. Other users: it tells them to run 'make setup', which has
+# SUDO=sudo. On other systems: it prints what to install by hand. The exit code is 0 if nothing that is required is
+# missing. CXX names the compiler. doctor.sh sources this file for its functions.
 
 CXX=${CXX:-g++}
 
@@ -20,7 +20,7 @@ is_there() {
     gtest) header gtest/gtest.h ;;
     onednn) header oneapi/dnnl/dnnl.hpp ;;
     mpi) command -v mpicxx >/dev/null && command -v mpiexec >/dev/null ;;
-    clang-format | zip) command -v "$1" >/dev/null ;;
+    clang-format | cmark-gfm | zip) command -v "$1" >/dev/null ;;
   esac
 }
 
@@ -33,7 +33,7 @@ package_of() {
     gtest) echo libgtest-dev ;;
     onednn) echo libdnnl-dev ;;
     mpi) echo mpich libmpich-dev ;;
-    clang-format | zip) echo "$1" ;;
+    clang-format | cmark-gfm | zip) echo "$1" ;;
   esac
 }
 
@@ -48,6 +48,7 @@ about() {
     onednn) echo "oneDNN; without it our kernels are not compared with a library" ;;
     mpi) echo "MPI, with mpicxx and mpiexec; without it ranks are only simulated, in one process" ;;
     clang-format) echo "clang-format; 'make check' compares the formatting with it" ;;
+    cmark-gfm) echo "cmark-gfm; 'make slides' converts the pages with it, and 'make check' tests this" ;;
     zip) echo "zip; 'make gradescope-zip' packs with it" ;;
   esac
 }

@@ -17,6 +17,6 @@ for page in $pages; do
   rm -f "$file"
   # In the locale C all versions of awk count bytes.
   LC_ALL=C awk -v here="$here" -v scratch="$scratch.md" -f "$here/page_parts.awk" -f "$here/page_html.awk" \
-    -f "$here/slides.awk" "$page" >"$scratch" && mv "$scratch" "$file" || exit 2
+    -f "$here/slides.awk" "$page" >"$scratch.html" && mv "$scratch.html" "$file" || exit 2
   echo "slides: $file: $(grep -c '^<section' "$file") slides, $(wc -c <"$file") bytes"
 done

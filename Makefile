@@ -13,7 +13,8 @@
 #   make progress    print which exercises are solved; make hint-02.1: the next hint for exercise 02.1
 #   make predict-03  write questions with your own numbers (STUDENT=name), then judge your answers
 #   make faster-01   is your kernel right, and how fast is it compared with the given one?
-#   make student LESSON=03 OUT=DIR   write the tree to hand out for lesson 03; ALL=1: every exercise open
+#   make student LESSON=03 OUT=DIR   write the tree to hand out for lesson 03; ALL=1: every exercise open; GITHUB=1: with a
+#                    workflow for GitHub that runs the exercises after each push
 #   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default all lessons
 #   make mutants LESSONS="02"   do the tests detect the mistakes of tests/mutants? by default all lessons
 #   make bug-02      put a mistake into the code of lesson 02, for you to find; UNDO=1: take it out

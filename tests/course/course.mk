@@ -4,7 +4,7 @@
 # The program `course` does not use the engine. It is compiled as one file without optimization, which takes seconds.
 TOOL     := $(BUILD)/course/course
 TOOL_OBJ := $(BUILD)/obj/course.o
-TOOL_SRC := $(patsubst %,$(COURSE)/%.cpp,text tree trees student check mutants report progress feedback grade_reports cell graded_build grade course)
+TOOL_SRC := $(patsubst %,$(COURSE)/%.cpp,text tree trees student workflow check mutants report progress feedback grade_reports cell graded_build grade course)
 $(TOOL_OBJ): $(TOOL_SRC) $(wildcard $(COURSE)/*.h)
 	@mkdir -p $(@D)
 	$(call say,$(COURSE) ($(words $(TOOL_SRC)) files))
@@ -17,7 +17,7 @@ $(BUILD)/tests/course_test $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(wildcard $(
 course = @$(SETUP) compiler json $(2) && $(MAKE) -s $(TOOL) && CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(TOOL) $(1)
 
 student:
-	$(call course,student '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)')
+	$(call course,student '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)' '$(if $(filter 1,$(GITHUB)),github)')
 
 progress:
 	$(call course,progress)

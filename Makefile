@@ -21,6 +21,7 @@
 #   make grade LESSON=03 SUBMISSION=DIR   grade a student's submission; the points are in build/grade/grade.json
 #   make gradescope-zip LESSON=03   pack the same grader as an autograder for Gradescope
 #   make check-grade LESSONS="02"   grade hostile submissions, and each exercise open; by default all lessons
+#   make syllabus    compute the tables of tests/course/teacher/README.md from the lessons' pages
 #   make readme      write the results of the last `make lessons` into README.md and the pages
 #   make in-pytorch  run the Python of the lessons' pages, which prints the numbers of their examples (PYTHON=FILE has torch)
 #   make mpi-17 RANKS=4   run lesson 17, 18, 19 or 20 (or 22: ARGS="train ...") on ranks that are processes, under MPI

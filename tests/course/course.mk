@@ -1,5 +1,5 @@
 # course.mk: the targets for teaching a course, part of the Makefile, whose head says what each target is for.
-.PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks
+.PHONY: student syllabus check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks
 
 # The program `course` does not use the engine. It is compiled as one file without optimization, which takes seconds.
 TOOL     := $(BUILD)/course/course
@@ -18,6 +18,13 @@ course = @$(SETUP) compiler json $(2) && $(MAKE) -s $(TOOL) && CXX='$(CXX)' ARCH
 
 student:
 	$(call course,student '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)' '$(if $(filter 1,$(GITHUB)),github)')
+
+# Computes the tables and the graph of the teachers' page.
+FOR_TEACHERS := $(COURSE)/teacher/README.md
+syllabus:
+	@mkdir -p build
+	@awk -f $(TOOLS)/syllabus.awk lessons/README.md lessons/[0-9][0-9]_*/README.md $(FOR_TEACHERS) >build/syllabus.md
+	@cp build/syllabus.md $(FOR_TEACHERS) && echo 'syllabus: $(FOR_TEACHERS)'
 
 progress:
 	$(call course,progress)

@@ -14,13 +14,15 @@
 #   make predict-03  write questions with your own numbers (STUDENT=name), then judge your answers
 #   make faster-01   is your kernel right, and how fast is it compared with the given one?
 #   make slides-03   write the slides of lesson 03, one HTML file, to build/slides/03.html; make slides: of all lessons
-#   make student LESSON=03 OUT=DIR   write the tree to hand out for lesson 03; ALL=1: every exercise open
+#   make student LESSON=03 OUT=DIR   write the tree to hand out for lesson 03; ALL=1: every exercise open; GITHUB=1: with a
+#                    workflow for GitHub that runs the exercises after each push
 #   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default all lessons
 #   make mutants LESSONS="02"   do the tests detect the mistakes of tests/mutants? by default all lessons
 #   make bug-02      put a mistake into the code of lesson 02, for you to find; UNDO=1: take it out
 #   make grade LESSON=03 SUBMISSION=DIR   grade a student's submission; the points are in build/grade/grade.json
 #   make gradescope-zip LESSON=03   pack the same grader as an autograder for Gradescope
 #   make check-grade LESSONS="02"   grade hostile submissions, and each exercise open; by default all lessons
+#   make syllabus    compute the tables of tests/course/teacher/README.md from the lessons' pages
 #   make readme      write the results of the last `make lessons` into README.md and the pages
 #   make in-pytorch  run the Python of the lessons' pages, which prints the numbers of their examples (PYTHON=FILE has torch)
 #   make mpi-17 RANKS=4   run lesson 17, 18, 19 or 20 (or 22: ARGS="train ...") on ranks that are processes, under MPI

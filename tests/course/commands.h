@@ -32,12 +32,17 @@ int bug(const std::string& nn, bool undo, const std::string& seed);
 //   lessons before NN    solved
 //   lesson NN            every exercise open: its stub in place of its solution
 //   lessons after NN     left out, with their tests and their rows in the lists of lessons
+//   tests/course/teacher left out, with the lines that link to it
 // With "all", every exercise of every lesson is open. The tree is one git commit without a history: two runs
 // on the same files give the same commit. A line of an open solution anywhere in the tree is a leak; the tree
-// is then not handed out.
-int student(const std::string& lesson, const std::string& out);
+// is then not handed out. With `github`, the tree also has the workflow of add_workflow.
+int student(const std::string& lesson, const std::string& out, bool github);
 // The same, with these exercises open. Returns a summary to print.
-std::string hand_out(const std::string& lesson, const std::string& out, const Names& open);
+std::string hand_out(const std::string& lesson, const std::string& out, const Names& open,
+                     bool github = false);
+// Writes a workflow for GitHub Actions into the tree, which runs the tests of these exercises after each
+// push.
+void add_workflow(const fs::path& tree, const Names& open);
 
 // Checks that each exercise of these lessons (none: all) can be handed out; prints one line per fault.
 //   on paper   the marks are correct; the id is on the lesson's page; the exercise has three hints, a test

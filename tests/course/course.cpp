@@ -32,7 +32,7 @@ static const std::map<std::string, std::function<int(const Call&)>> kCommands{
     {"predict", [](const Call& c) { return predict(c.at(0), c.at(1), c.at(2)); }},
     {"faster", [](const Call& c) { return faster(joined(c.words)); }},
     {"bug", [](const Call& c) { return bug(c.at(0), c.at(1) == "undo", c.at(2)); }},
-    {"student", [](const Call& c) { return student(c.at(0), c.at(1)); }},
+    {"student", [](const Call& c) { return student(c.at(0), c.at(1), c.at(2) == "github"); }},
     {"check", [](const Call& c) { return check(c.words, parts_to_check()); }},
     {"changed", [](const Call&) { return changed(); }},
     {"mutants", [](const Call& c) { return judge_mutants(c.words); }},

@@ -1,10 +1,10 @@
 # course.mk: the targets for teaching a course, part of the Makefile, whose head says what each target is for.
-.PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks slides
+.PHONY: student syllabus check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks slides
 
 # The program `course` does not use the engine. It is compiled as one file without optimization, which takes seconds.
 TOOL     := $(BUILD)/course/course
 TOOL_OBJ := $(BUILD)/obj/course.o
-TOOL_SRC := $(patsubst %,$(COURSE)/%.cpp,text tree trees student check mutants report progress feedback grade_reports cell graded_build grade course)
+TOOL_SRC := $(patsubst %,$(COURSE)/%.cpp,text tree trees student workflow check mutants report progress feedback grade_reports cell graded_build grade course)
 $(TOOL_OBJ): $(TOOL_SRC) $(wildcard $(COURSE)/*.h)
 	@mkdir -p $(@D)
 	$(call say,$(COURSE) ($(words $(TOOL_SRC)) files))
@@ -17,7 +17,14 @@ $(BUILD)/tests/course_test $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(wildcard $(
 course = @$(SETUP) compiler json $(2) && $(MAKE) -s $(TOOL) && CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(TOOL) $(1)
 
 student:
-	$(call course,student '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)')
+	$(call course,student '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)' '$(if $(filter 1,$(GITHUB)),github)')
+
+# Computes the tables and the graph of the teachers' page.
+FOR_TEACHERS := $(COURSE)/teacher/README.md
+syllabus:
+	@mkdir -p build
+	@awk -f $(TOOLS)/syllabus.awk lessons/README.md lessons/[0-9][0-9]_*/README.md $(FOR_TEACHERS) >build/syllabus.md
+	@cp build/syllabus.md $(FOR_TEACHERS) && echo 'syllabus: $(FOR_TEACHERS)'
 
 progress:
 	$(call course,progress)

@@ -16,6 +16,9 @@ static bool is_source(const std::string& file) {
   return is_code(file) && std::regex_search(file, std::regex("^(kernels|src|lessons)/"));
 }
 
+// Notes, model answers, and what goes with them, for teachers only.
+static const std::string kOfTeachers = "tests/course/teacher/";
+
 // A test belongs to a later lesson if its name says so, if it includes files of a later lesson, or if all its
 // suites are named after later lessons.
 static bool is_of(const Names& later, const std::string& file) {
@@ -73,8 +76,9 @@ class HandOut {
     if (lesson != "all")
       for (const std::string& name : lessons())
         if (lesson_of(name) > lesson) later_.insert(lesson_of(name));
-    std::copy_if(all_.begin(), all_.end(), std::back_inserter(early_),
-                 [&](const std::string& file) { return !is_of(later_, file); });
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(early_), [&](const std::string& file) {
+      return !file.starts_with(kOfTeachers) && !is_of(later_, file);
+    });
     std::copy_if(early_.begin(), early_.end(), std::back_inserter(marked_), [](const std::string& file) {
       return is_source(file) && has(read(file), "BEGIN SOLUTION");
     });
@@ -139,17 +143,18 @@ class HandOut {
     }
     write(tree_ / patch, remade);
   }
-  // Removes the rows of tables and the commands that name a later lesson from a page that lists lessons.
+  // Removes the rows of tables and the commands that name a later lesson, and the lines with a link to the
+  // teachers' folder, from a page that lists lessons.
   void leave_out_rows(const std::string& page) {
-    if (later_.empty() || !fs::exists(tree_ / page)) return;
-    const std::string numbers = "(" + joined(later_, "|") + ")";
+    if (!fs::exists(tree_ / page)) return;
+    const std::string numbers = "(" + (later_.empty() ? "none" : joined(later_, "|")) + ")";
     const std::regex row("^[|] *[[]" + numbers + "_|^make (lesson|test)-" + numbers),
         goes_on("^[ \t]+[^ \t]");
     std::string kept;
     bool inside = false;
     for (const std::string& line : lines_of(read(page))) {
       inside = std::regex_search(line, row) || (inside && std::regex_search(line, goes_on));
-      if (!inside) kept += line + "\n";
+      if (!inside && !has(line, kOfTeachers)) kept += line + "\n";
     }
     write(tree_ / page, kept);
   }
@@ -188,7 +193,7 @@ static void commit(const fs::path& tree, const std::string& what) {
     refuse("git could not make the commit");
 }
 
-std::string hand_out(const std::string& lesson, const std::string& out, const Names& open) {
+std::string hand_out(const std::string& lesson, const std::string& out, const Names& open, bool github) {
   const fs::path folder = fs::absolute(out).parent_path();
   std::error_code error;
   fs::create_directories(folder, error);
@@ -196,6 +201,7 @@ std::string hand_out(const std::string& lesson, const std::string& out, const Na
   const Scratch work(folder);
   HandOut made(lesson, work / "tree");
   made.make(open);
+  if (github) add_workflow(work / "tree", open);
   const std::string what = lesson == "all" ? "all exercises" : "lesson " + lesson;
   commit(work / "tree", what);
   if (fs::exists(out)) fs::remove(out);
@@ -204,7 +210,7 @@ std::string hand_out(const std::string& lesson, const std::string& out, const Na
   return say(what, " in ", out, ": ", made.count(), " files, open: ", joined(open), " ", hash);
 }
 
-int student(const std::string& lesson, const std::string& out) {
+int student(const std::string& lesson, const std::string& out, bool github) {
   const std::string usage = "write make student LESSON=NN OUT=folder, or make student ALL=1 OUT=folder";
   use_plain_git();
   Lines numbers;
@@ -219,7 +225,7 @@ int student(const std::string& lesson, const std::string& out) {
     refuse(out, " is not a folder; name one that is empty or does not exist");
   if (fs::exists(out) && !fs::is_empty(out))
     refuse(out, " is not empty; name a folder that is empty or does not exist");
-  std::cout << "student: " << hand_out(lesson, out, HandOut(lesson, "").exercises_of(lesson)) << "\n";
+  std::cout << "student: " << hand_out(lesson, out, HandOut(lesson, "").exercises_of(lesson), github) << "\n";
   return 0;
 }
 

@@ -94,6 +94,42 @@ TEST_F(StudentTree, ExercisesOfTheLessonAreOpenAndOthersSolved) {
   EXPECT_FALSE(somewhere("the_sum_"));
 }
 
+TEST_F(StudentTree, WhatOnlyTeachersNeedIsNotThere) {
+  write("tests/course/teacher/02.md", "# notes of lesson 02\n");
+  write("tests/course/teacher/README.md", "# the course\n");
+  for (const std::string page : {"README.md", "lessons/README.md"})
+    add(page, "for all\n\nTeachers begin with [this page](tests/course/teacher/README.md).\n");
+  commit();
+  for (const std::string lesson : {"02", "all"}) {
+    hand_out(lesson);
+    EXPECT_FALSE(there("tests/course/teacher"));
+    EXPECT_FALSE(somewhere("course/teacher")) << "a link to a page that is not there";
+    for (const std::string page : {"README.md", "lessons/README.md"})
+      EXPECT_TRUE(has(text(page), "for all\n")) << page;
+  }
+}
+
+TEST_F(StudentTree, AWorkflowForGitHubRunsTheOpenExercises) {
+  const std::string file = ".github/workflows/exercises.yml";
+  const auto with_workflow = [&] {
+    fs::remove_all(out());
+    EXPECT_EQ(course({"student", "02", out(), "github"}), 0) << said;
+    return text(file);
+  };
+  expect_refused({"student", "02", out(), "github"}, "tests/course/teacher/exercises.yml is missing");
+  add("lessons/02_b/README.md", "- 02.2 *fill in*, 5 points: (1)\n- 02.1 *fill in*, 5 points: (2)\n");
+  write("tests/course/teacher/exercises.yml", "# of HASH\nsteps:\n\n  - run: make test-ID\n");
+  commit();
+  const std::string first = with_workflow();
+  EXPECT_EQ(after(first, "\n", ""),
+            "steps:\n\n  - run: make test-02.2\n\n  - run: make test-02.1\n\n  - run: make test-02\n");
+  EXPECT_EQ(with_workflow(), first);
+  add("tests/early_test.cpp", "// a correction\n");
+  EXPECT_NE(with_workflow(), first) << "its last change is the commit that was handed out";
+  hand_out("02");
+  EXPECT_FALSE(there(".github"));
+}
+
 TEST_F(StudentTree, BugsAndMutantsApplyWhereTheyGiveNothingAway) {
   hand_out("02");
   EXPECT_TRUE(has(text("lessons/02_b/bug_02.3.patch"), "-int f1(int x) {"));

@@ -142,6 +142,14 @@ Exercises Papers"
   done
 }
 
+# The teachers' page agrees with the times, points and prerequisites of the lessons' pages. It is not handed out.
+syllabus() {
+  page=tests/course/teacher/README.md
+  [ -f $page ] || return
+  { awk -f "$tools/syllabus.awk" lessons/README.md lessons/[0-9][0-9]_*/README.md $page >"$found.md"; } 2>&1
+  cmp -s "$found.md" $page || echo "$page: does not agree with the lessons' pages; run make syllabus"
+}
+
 # The words of words.txt, in text; in sources only lines with a comment or a string are searched.
 words() {
   list=$tools/words.txt
@@ -158,13 +166,13 @@ words() {
 }
 
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work suites exercises pictures pages words; do
+  open_work suites exercises pictures pages syllabus words; do
   $check >>"$found"
 done
 cat "$found"
 violations=$(wc -l <"$found")
 echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
-  "lengths of files, functions and lessons, size of the engine ($(engine_size) of $engine_budget lines), pages, pictures, words, paths, open work," \
+  "lengths of files, functions and lessons, size of the engine ($(engine_size) of $engine_budget lines), pages, syllabus, pictures, words, paths, open work," \
   "$("$TOOL" marks | grep -c '^exercise ') exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

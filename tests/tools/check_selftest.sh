@@ -5,11 +5,12 @@ tools=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d) && trap 'rm -rf "$tree"' EXIT
 cp "$tools/../../.clang-format" "$tree" && cd "$tree" || exit 1
 failures=0
+syllabus=tests/course/teacher/README.md
 
 # A tree without a violation.
 fresh() {
   rm -rf "${tree:?}"/*
-  mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools tests/mutants build
+  mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools tests/mutants tests/course/teacher build
   : >tests/tools/exceptions.txt
   for id in 01.1 02.1; do
     page=$(echo lessons/"${id%.*}"_*)/README.md
@@ -22,6 +23,7 @@ fresh() {
   echo "int main() { return 0; }" | tee lessons/01_a/main.cpp >lessons/02_b/main.cpp
   echo "#pragma once" | tee kernels/k.h src/core/c.h src/io/i.h src/data/d.h >lessons/01_a/a.h
   printf '| 0%s | 60 | 0 |\n' 1 2 >lessons/README.md
+  printf '| %s |\n' 'week | lessons | hours' '---|---|---' '1 | 01 | 1' '2 | 02 | 1' 'all | 01, 02 | 2' >$syllabus
   for id in 1 2; do
     printf 'TEST(L0%s_T, T) {\n  RecordProperty("exercise", "0%s.1");\n  f();\n}\n' $id $id >tests/t${id}_test.cpp
   done
@@ -143,6 +145,20 @@ sed -i 's/= steps/= a table > steps/' $a_page
 named "a table" "  steps, all   5" "  steps      300";   expect_none
 sed -i 's/= steps/= a table > steps/' $a_page
 named "a table" "  steps, all  300" "" "  b" "  steps  300"; expect "no line has the name 'steps' near 'a table'"
+# The teachers' page
+needs() { sed -i "s/Prerequisites: none/Prerequisites: $1/" lessons/02_b/README.md; echo "| 02 | 60 | 0 | $1 |" >lessons/README.md
+          echo '| 01 | 60 | 0 |' >>lessons/README.md; }
+sed -i 's/all | 01, 02 | 2/all | 01, 02 | 3/' $syllabus; expect_only "$syllabus: does not agree with the lessons' pages"
+needs "lesson 01, and for one part lesson 03";      expect "lesson 02 needs lesson 03, which is not an earlier one"
+needs "lesson 01"; sed -i 's/: lesson 01/: none/' lessons/02_b/README.md
+                                                    expect_only "lesson 02: the prerequisites of its page differ"
+needs "lesson 01, and for one part more";           expect_none
+needs "lesson 01"; sed -i '/01 | 1/d' $syllabus;        expect "$syllabus:3: lesson 02 needs 01, which no earlier week has"
+needs "lesson 01"; sed -i 's/2 | 02/2 | 01, 02/' $syllabus; expect "$syllabus:4: lesson 01 is there twice"
+printf '\n| course | lessons |\n|---|---|\n| 3 weeks | 01; 02 |\n' >>$syllabus
+                                                    expect_only "$syllabus:9: 3 weeks, but lessons for 2"
+rm $syllabus;                                       expect_none
+
 yes word | head -n 300 >>$a_page;                     expect "$a_page: 11"
 sed -i '/^word/{N;N;N;N;d}' $a_page;                expect "words of prose; a page has 700 to 1000"
 { echo steps 300; yes more | head -n 60; } >lessons/01_a/output.txt

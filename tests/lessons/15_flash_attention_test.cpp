@@ -246,7 +246,15 @@ TEST(L15_Checks, OfSavedBytes) {
   EXPECT_EQ(failed([](auto& all) { all[0].plain.saved += 1; }), Names{formula});
   EXPECT_EQ(failed([](auto& all) { all[1].flash.saved += 1; }), (Names{formula, linear}));
   EXPECT_EQ(failed([](auto& all) { all[2].flash.saved -= 1; }), Names{formula}) << "it has fewer KV heads";
-  EXPECT_EQ(failed([](auto& all) { all[1].plain.seconds = 0.1; }), Names{}) << "times decide no check";
+  EXPECT_EQ(failed([](auto& all) {
+              all[1].size.B = 2;
+              all[1].plain.saved = saved_by_plain(all[1].size),
+              all[1].flash.saved = saved_by_flash(all[1].size);
+            }),
+            Names{linear})
+      << "as the formula, but of two sequences";
+  EXPECT_EQ(failed([](auto& all) { all[1].plain.seconds = 0.1, all[1].flash.seconds = 0.2; }),
+            Names{"(c) time, plain / flash, T = 128"});
 }
 
 TEST(L15_Checks, OfErrors) {

@@ -1,5 +1,5 @@
 # planted.awk: the checks of the lessons' programs for which no test plants a wrong value
-# (awk -f planted.awk FILES…, sources and tests). It compares text:
+# (awk -f planted.awk FILES…, sources and tests; with -v count=1, the number of checks). It compares text:
 #   a check is a call of check_at_most, check_at_least, check_equal or timing_at_least; its label is the first
 #     argument. Text constants of its function, and file constants kName, are replaced by their text, and other
 #     code between literals stands for any text;
@@ -8,12 +8,13 @@
 # A label must agree with a list in the lesson's tests from beginning to end; a label of lessons/published or src, with
 # one in any lesson's tests. N checks that have the same label need N lists.
 # It cannot tell whether a test compares the list with what the program's own function reports (the test fails if it
-# does not), or whether somebody could make the planted mistake.
+# does not), or whether the planted value is a mistake that happens.
 BEGIN { CODE = "\001"; NAME = "\002" }
 FNR == 1 { read_file(); path = FILENAME; text = "" }
 { text = text ($0 ~ /^ *\/\// || $0 ~ /^#/ ? "" : $0) "\n" }
 END {
   read_file()
+  if (count) { print checks; exit }
   for (i = 1; i <= checks; i++) {
     planted = 0
     for (j = 1; j <= lists; j++) planted += (group[i] == "" || group[i] == group_of[j]) && agrees(label[i], list[j])

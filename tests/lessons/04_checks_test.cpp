@@ -8,6 +8,7 @@
 #include "lessons/04_memory_anatomy/calculator.h"
 #include "lessons/04_memory_anatomy/generation.h"
 #include "lessons/published/runs.h"
+#include "src/train/formulas.h"
 #include "tests/lessons/report_testing.h"
 
 namespace gradus {

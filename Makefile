@@ -8,7 +8,7 @@
 #                    make test-03.2: those that judge this exercise
 #   make fuzz        run the readers of files, flags and shapes on random inputs; SECONDS=60 for each, SEED=1, ONLY=json
 #   make bench       time the kernels and whole steps; JSON lines under build/bench
-#   make check       check layering, formatting, lengths, pages, words and exercise marks
+#   make check       check layering, formatting, lengths, pages, words, exercise marks, and planted wrongs of the checks
 #   make doctor      print what this machine has, and what will be skipped; make setup: install the missing packages
 #   make progress    print which exercises are solved; make hint-02.2: the next hint for exercise 02.2
 #   make predict-03  write questions with your own numbers (STUDENT=name), then judge your answers

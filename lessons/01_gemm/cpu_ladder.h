@@ -46,11 +46,22 @@ struct CpuLadder {
   }
 };
 
-// The smallest ratio a / b of the sizes n >= 1000.
-inline double least_ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  double least = INFINITY;
-  for (size_t i = 1; i < a.size(); ++i) least = std::min(least, a[i] / b[i]);
-  return least;
+// Compare GFLOP/s: C1 to C6 (C6 only with the library), and C7 unless empty, at each size; G1 to G3.
+inline void check_throughput(const std::vector<std::vector<double>>& c, const std::vector<double>& c7,
+                             Report& report) {
+  const auto least = [](const std::vector<double>& a, const std::vector<double>& b) {  // of n >= 1000
+    double ratio = INFINITY;
+    for (size_t i = 1; i < a.size(); ++i) ratio = std::min(ratio, a[i] / b[i]);
+    return ratio;
+  };
+  report.timing_at_least("throughput C5 / C1, n = 1024", c[4][3] / c[0][3], 10);
+  if (c.size() == 6)
+    report.timing_at_least("throughput C5 / C6, smallest ratio at n >= 1000", least(c[4], c[5]), 0.75);
+  if (!c7.empty())
+    report.timing_at_least("throughput C7 / C5, smallest ratio at n >= 1000", least(c7, c[4]), 1.5);
+}
+inline void check_gpu_throughput(int64_t n, const std::vector<double>& gflops, Report& report) {
+  report.timing_at_least("throughput G3 / G1 on cuda, n = " + std::to_string(n), gflops[2] / gflops[0], 2);
 }
 
 }  // namespace gradus

@@ -58,8 +58,7 @@ static void shared_tile(const Ctx& ctx, const GemmSize& s, const float* a, const
 // that elements that a warp writes together lie in different banks of shared memory.
 constexpr int kPatch = 128, kDepth = 8, kEach = 8, kSide = kPatch / kEach, kPad = 4;
 
-// G3, register tile. A thread computes the rows row, row + 1, ... and the columns col, col + 16, ... of the
-// tile.
+// G3, register tile. A thread computes the rows row, row + 1, ... and the columns col, col + 16, ...
 __global__ void __launch_bounds__(kSide* kSide) register_kernel(GemmSize s, Global a, Global b, Global c) {
   __shared__ float a_tile[kDepth][kPatch + kPad], b_tile[kDepth][kPatch];
   const int t = int(threadIdx.x), row = t / kSide * kEach, col = t % kSide;

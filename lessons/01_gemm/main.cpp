@@ -71,13 +71,7 @@ static void cpu_ladder(const Lesson& lesson, const std::string& picture, Report&
   std::cout << std::endl;
   write_file(picture, draw(ladder.chart));
   std::cout << "bar chart: " << picture << "\n";
-  report.timing_at_least("throughput C5 / C1, n = 1024", gflops[4][3] / gflops[0][3], 10);
-  if (gflops.size() == 6)  // with the library
-    report.timing_at_least("throughput C5 / C6, smallest ratio at n >= 1000",
-                           least_ratio(gflops[4], gflops[5]), 0.75);
-  if (cpu::kHasPairs)
-    report.timing_at_least("throughput C7 / C5, smallest ratio at n >= 1000",
-                           least_ratio(in_pairs, gflops[4]), 1.5);
+  check_throughput(gflops, cpu::kHasPairs ? in_pairs : std::vector<double>(), report);
 }
 
 // The GPU's rungs on emu: counts their memory traffic, and compares it with the prediction.
@@ -112,7 +106,7 @@ static void time_gpu_ladder([[maybe_unused]] const Lesson& lesson, [[maybe_unuse
       report.row(name).extra = {{"GFLOP/s", gflops.back()}};
       check_errors(name, {on_gpu.worst_error()}, report);
     }
-    report.timing_at_least("throughput G3 / G1 on cuda, n = " + std::to_string(n), gflops[2] / gflops[0], 2);
+    check_gpu_throughput(n, gflops, report);
   }
 #endif
 }

@@ -76,6 +76,7 @@ void check_run(const MlpRun& m, int64_t R, int64_t H, int64_t steps, Report& rep
   report.check_at_least("gradient check of a gradient 1 % too large: largest error / allowed error",
                         m.wrong_gradcheck, 1.0);
   report.check_at_least("accuracy on the training points", m.accuracy, 0.98, needs_steps(1000, steps));
+  report.timing_at_least("backward time / forward time", m.backward_per_forward, 1.0);
 }
 
 }  // namespace gradus

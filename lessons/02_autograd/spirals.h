@@ -31,6 +31,7 @@ struct MlpRun {
   int64_t forward_flops, backward_flops;  // per step
   double gradcheck, wrong_gradcheck;      // mlp_gradcheck(1) and mlp_gradcheck(1.01)
   double accuracy;                        // share of the training points that are classified correctly
+  double backward_per_forward;            // time
 };
 void check_run(const MlpRun& m, int64_t R, int64_t H, int64_t steps, Report& report);
 

@@ -10,7 +10,8 @@ namespace gradus {
 // (b) One step in which every kernel is timed: time, FLOPs and bytes moved by each class of operations, for
 // the forward pass, the backward pass and the update.
 void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& batch, Report& report);
-void check_passes(int64_t forward, int64_t backward, Report& report);  // FLOPs of contractions
+// The FLOPs of contractions in two passes, and the share of contractions in the time.
+void check_passes(int64_t forward, int64_t backward, double share_of_time, Report& report);
 
 // (c) Two steps of a small model for each recipe and optimizer: measured bytes per parameter, compared with
 // the formula.

@@ -50,6 +50,10 @@ void adam_time_table(Report& report) {
         {count_text(a.numel()), number_text(bytes), number_text(bytes_coded), times[0], times[1], times[2]});
   }
   std::cout << "\n(d) Cost of an update: bytes moved, and time\n\n" << table;
+  check_update_time(factor, report);
+}
+
+void check_update_time(double factor, Report& report) {
   report.timing_at_least("time of an update, 33,554,432 parameters: fp32 / 8 bits", factor, 1);
 }
 

@@ -46,15 +46,19 @@ void report_costs(const Round& round, const Machine& machine, Report& report) {
   std::cout << "\n"
             << profile_table("op", round.run.ops, 8) << "\n(c) Time by kernel, the same steps\n\n"
             << profile_table("kernel", round.run.kernels, 8);
+  const double range = seconds_of_a_range();
+  std::cout << "\nTime of a range, if no profiler records it: " << number_text(range * 1e9) << " ns\n";
+  check_costs(round, range, report);
+}
+
+void check_costs(const Round& round, double range_seconds, Report& report) {
   std::vector<double> shares, seconds;
   for (const TracedStep& step : round.run.steps)
     shares.push_back(covered(step)), seconds.push_back(step.seconds);
   report.timing_at_least("share of step time inside ranges", summarize(shares).median, 0.99);
   report.timing_at_least("step time without profiler / with profiler",
                          round.step_seconds / summarize(seconds).median, 0.9);
-  const double range = seconds_of_a_range();
-  std::cout << "\nTime of a range, if no profiler records it: " << number_text(range * 1e9) << " ns\n";
-  report.timing_at_least("5 ns (allowed) / time of a range without a profiler", 5e-9 / range, 1);
+  report.timing_at_least("5 ns (allowed) / time of a range without a profiler", 5e-9 / range_seconds, 1);
 }
 
 }  // namespace gradus

@@ -8,5 +8,7 @@ namespace gradus {
 double seconds_of_a_range();
 // Prints the tables of a run, and reports how much of a step its ranges cover and how much time they cost.
 void report_costs(const Round& round, const Machine& machine, Report& report);
+// Its checks of time; range_seconds: of a range without a profiler.
+void check_costs(const Round& round, double range_seconds, Report& report);
 
 }  // namespace gradus

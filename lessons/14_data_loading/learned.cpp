@@ -64,6 +64,10 @@ void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& r
   std::cout << "\nFirst line of the held-out text in tokens: " << in_tokens(first_line, pairs)
             << "\nHeld-out text: " << number_text(double(held_out.size()) / double(ids.size()))
             << " bytes per token; encoding " << speed(encoding) << ", decoding " << speed(decoding) << "\n";
+  check_decoded(decoded, held_out, report);
+}
+
+void check_decoded(std::string_view decoded, std::string_view held_out, Report& report) {
   report.check_equal("held-out texts that decode differently", decoded == held_out ? 0 : 1, 0);
 }
 

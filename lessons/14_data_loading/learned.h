@@ -10,6 +10,7 @@ namespace gradus {
 BytePairs byte_pairs_for(const LessonText& text, const std::string& tokens);
 // Writes merges.txt, vocab.json and tokenizer.json.
 void save_byte_pairs(const BytePairs& pairs, const std::string& folder);
+void check_decoded(std::string_view decoded, std::string_view held_out, Report& report);
 void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& report);
 
 }  // namespace gradus

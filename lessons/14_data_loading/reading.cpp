@@ -64,6 +64,11 @@ ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int
   return counts;
 }
 
+void check_reads(const ReadCounts& counts, Report& report) {
+  report.check_equal("samples read more than once in an epoch", counts.repeated, 0);
+  report.check_equal("samples never read in an epoch", counts.never, 0);
+}
+
 void report_sharing(int64_t samples, uint64_t seed, Report& report) {
   constexpr int64_t kRanks = 2, kWorkers = 4;
   const SampleOrder order(samples / kBatch * kBatch, seed);
@@ -75,9 +80,7 @@ void report_sharing(int64_t samples, uint64_t seed, Report& report) {
     const ReadCounts counts = count_reads(how, order, kBatch, kRanks, kWorkers);
     table.row({name, count_text(counts.read), count_text(counts.different), count_text(counts.repeated),
                count_text(counts.never)});
-    if (how != Sharing::Shared) continue;
-    report.check_equal("samples read more than once in an epoch", counts.repeated, 0);
-    report.check_equal("samples never read in an epoch", counts.never, 0);
+    if (how == Sharing::Shared) check_reads(counts, report);
   }
   std::cout << "\n(c) One epoch, " << count_text(order.samples()) << " samples in "
             << order.samples() / kBatch << " steps of " << kBatch

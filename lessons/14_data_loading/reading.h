@@ -27,6 +27,7 @@ struct ReadCounts {
   int64_t read = 0, different = 0, repeated = 0, never = 0;  // samples
 };
 ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int64_t ranks, int64_t workers);
+void check_reads(const ReadCounts& counts, Report& report);
 void report_sharing(int64_t samples, uint64_t seed, Report& report);
 
 }  // namespace gradus

@@ -120,6 +120,11 @@ static void draw_waiting(const std::vector<Waiting>& runs, const std::string& pa
   write_file(path, draw(chart));
 }
 
+void check_restart(const std::vector<double>& restarted, const std::vector<double>& whole, Report& report) {
+  report.check_equal("losses that differ after a restart in mid-epoch", different_losses(restarted, whole),
+                     0);
+}
+
 void report_waiting(const std::vector<Waiting>& runs, int64_t batch_bytes, const std::string& picture,
                     Report& report) {
   print_waiting(runs);

@@ -40,6 +40,9 @@ double predicted_waiting(double make, double step, int64_t workers);
 // count as equal.
 int64_t different_losses(const std::vector<double>& a, const std::vector<double>& b);
 
+// Checks the losses of a run that was restarted in mid-epoch.
+void check_restart(const std::vector<double>& restarted, const std::vector<double>& whole, Report& report);
+
 // batch_bytes: the inputs and targets of one step.
 void report_waiting(const std::vector<Waiting>& runs, int64_t batch_bytes, const std::string& picture,
                     Report& report);

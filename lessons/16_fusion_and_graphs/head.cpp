@@ -113,6 +113,10 @@ void report_model_peaks(const Lesson& lesson, const TransformerConfig& config, i
             << ", T = " << config.context << ": " << bytes_text(all) << " with all logits, "
             << bytes_text(chunked) << " in chunks of " << rows << " rows, difference "
             << bytes_text(all - chunked) << "\n\n";
+  check_peaks(all, chunked, size, rows, report);
+}
+
+void check_peaks(int64_t all, int64_t chunked, const HeadSize& size, int64_t rows, Report& report) {
   // In addition to its logits, a chunk needs log-sum-exps, losses of the rows, count and dloss.
   const int64_t additional = (2 * rows + 2) * size_of(DType::F32);
   report.check_equal("(c) GPT-2 124M: bytes at the peak, all logits - chunks", all - chunked,

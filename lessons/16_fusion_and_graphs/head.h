@@ -25,6 +25,8 @@ void report_heads(const std::vector<HeadRun>&, const HeadSize&, Report&);
 
 // Allocated bytes at the peak of a training step, without rounding, measured on meta.
 int64_t peak_of_step(const Lesson&, const TransformerConfig&, int64_t batch);
+// Checks the two peaks: with all logits, and in chunks of `rows` rows.
+void check_peaks(int64_t all, int64_t chunked, const HeadSize&, int64_t rows, Report&);
 void report_model_peaks(const Lesson&, const TransformerConfig&, int64_t batch, int64_t rows, Report&);
 
 // The norm of a - b, relative to the norm of b.

@@ -9,6 +9,7 @@
 #include "lessons/16_fusion_and_graphs/fused_gpt.h"
 #include "lessons/16_fusion_and_graphs/head.h"
 #include "lessons/16_fusion_and_graphs/pairs.h"
+#include "lessons/16_fusion_and_graphs/ways.h"
 #include "src/core/table.h"
 #include "src/optim/optimizer.h"
 #include "src/train/dummy.h"
@@ -100,19 +101,12 @@ static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompi
   const std::string device = current().device.name();
   const bool on_gpu = device == "emu" || device == "cuda";
   if (compiler) report_chains(real[3].fused, *compiler);
-  report.check_at_least("(e) different chains in a step", double(real[3].fused.chains.size()), on_gpu ? 2 : 3,
-                        few.empty() ? problem : few);
-  for (const size_t i : {1, 2, 3}) {
-    const char* const names[] = {"", "fused by hand", "captured", "captured, compiled"};
-    report.check_at_most(std::string(names[i]) + ": largest difference of losses from op by op",
-                         largest_difference(real[i].losses, real[0].losses), i == 1 ? 1e-4 : 0);
-  }
   std::cout << "(f) Host time per step, measured on meta, where kernels compute nothing: op by op ("
             << real[2].kernels << " kernel calls) " << seconds_text(on_meta[0].seconds) << ", replay "
             << seconds_text(on_meta[2].seconds) << "\n\n";
-  if (few.empty())
-    report.timing_at_least("(f) host time per step, op by op / replay",
-                           on_meta[0].seconds / on_meta[2].seconds, 3);
+  ComparedWays ways{int64_t(real[3].fused.chains.size()), {}, on_meta[0].seconds, on_meta[2].seconds};
+  for (const Training& t : real) ways.losses.push_back(t.losses);
+  check_ways(ways, on_gpu ? 2 : 3, few, problem, report);
 }
 
 static int lesson_16(int argc, char** argv) {

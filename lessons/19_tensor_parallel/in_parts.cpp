@@ -1,4 +1,4 @@
-#include "lessons/19_tensor_parallel/alone.h"
+#include "lessons/19_tensor_parallel/runs.h"
 
 namespace gradus {
 

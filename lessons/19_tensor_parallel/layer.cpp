@@ -54,7 +54,7 @@ int64_t predicted_elements(const LayerSetting& set) {
   // END SOLUTION 19.1
 }
 
-void layer_table(const std::string& picture, Report& report) {
+void layer_table(const std::string& picture, Report& report, LayerUse (*measure)(const LayerSetting&)) {
   std::cout << "\n(a) One layer of the 22B model of Korthikanti et al. 2023, 16 bits, on 8 ranks (b 4, "
                "s 2,048, h 6,144, a 64):\n    bytes saved, elements and messages sent in a step, per rank\n";
   Table table({"parallelism", "paper's count", "omitted by gradus", "measured", "elements sent", "messages"});
@@ -67,7 +67,7 @@ void layer_table(const std::string& picture, Report& report) {
         {"tensor + sequence parallel, gathered again", Sequence::GatherAgain, 8}})
     for (const bool selective : {false, true}) {
       const LayerSetting set{4, 2048, 6144, 64, t, sequence, selective};
-      const LayerUse use = measure_layer(set);
+      const LayerUse use = measure(set);
       const std::string row_name = std::string(name) + (selective ? ", selective recomputation" : "");
       wrong_bytes += use.bytes != published_bytes(set) - not_saved_here(set);
       wrong_elements += use.elements != predicted_elements(set);

@@ -1,4 +1,5 @@
-// Bytes that one layer saves and elements that it sends: by formula, and measured on meta.
+// Tables (a), the bytes that one layer saves and the elements that it sends: by formula, and measured on
+// meta; and (b), the ring of context parallelism.
 #pragma once
 #include <ostream>
 #include <string>
@@ -28,7 +29,12 @@ int64_t not_saved_here(const LayerSetting& set);
 int64_t predicted_elements(const LayerSetting& set);
 
 // Prints and checks table (a), the 22B model of that paper on 8 ranks, and draws the picture.
-void layer_table(const std::string& picture, Report& report);
+void layer_table(const std::string& picture, Report& report,
+                 LayerUse (*measure)(const LayerSetting&) = measure_layer);
+// Prints and checks table (b): pairs of query and key of each rank at each step, and elements sent by a rank.
+void ring_table(Report& report);
+void check_ring(const std::vector<std::vector<int64_t>>& pairs, int64_t sent,
+                Report& report);  // [step][rank]
 // The example by hand: two layers on two ranks (--print=example).
 void layers_by_hand(std::ostream& out);
 

@@ -11,9 +11,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "lessons/19_tensor_parallel/alone.h"
 #include "lessons/19_tensor_parallel/layer.h"
-#include "lessons/19_tensor_parallel/ring.h"
 #include "lessons/19_tensor_parallel/runs.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/context_parallel.h"
@@ -94,8 +92,7 @@ static void compare_tensor(const RanksArgs& args, const ParallelTask& task, cons
              again = compared.with(on(t) + ", tensor + sequence, gathered again, SGD", t, By::Sgd, plain,
                                    train(By::Sgd, Sequence::GatherAgain));
   compared.report("tensor parallel", 2e-6);
-  report.check_at_most("sequence parallel: largest difference of weights, gathered again from gathered once",
-                       current().device.has_data() ? off_by(kept[0].weights, again[0].weights) : NAN, 0);
+  check_gathered_again(kept[0], again[0], report);
 }
 
 static void compare_context(const RanksArgs& args, const ParallelTask& task, const Loader& loader,

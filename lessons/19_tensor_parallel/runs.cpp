@@ -118,4 +118,9 @@ void Compared::report(const std::string& name, double most) const {
   report_.check_at_most(sgd + "largest relative difference of a gradient, first step", gradients_, most);
 }
 
+void check_gathered_again(const TokensRun& once, const TokensRun& again, Report& report) {
+  report.check_at_most("sequence parallel: largest difference of weights, gathered again from gathered once",
+                       current().device.has_data() ? off_by(once.weights, again.weights) : NAN, 0);
+}
+
 }  // namespace gradus

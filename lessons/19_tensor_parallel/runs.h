@@ -27,6 +27,15 @@ struct TokensRun : RankRun {
 // Trains on one device; `change` may replace layers of the model.
 TokensRun train_alone(const Loader& loader, const ParallelTask& task, By by,
                       const std::function<void(Transformer&)>& change = {});
+// The reference runs on one device add in the same order as the ranks, so both must be bitwise equal.
+// From now on the model adds t partial products in rank order where t ranks of tensor parallelism add them.
+void add_in_parts(Transformer& model, int64_t t);
+// Trains as `ranks` ranks of context parallelism do, with a model for each rank's chunks, all of equal
+// weights. Attention merges the chunks in the order of the ring; gradients are added in rank order.
+TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by, int64_t ranks);
+// Its loss of a micro-batch, with the output heads of `heads`. Each rank's loss is added to `losses`.
+Tensor loss_in_chunks(const std::vector<Transformer*>& models, const std::vector<Transformer*>& heads,
+                      const TextBatch& batch, const Tensor& count, std::vector<double>& losses);
 
 // Compares runs on ranks with runs on one device, and keeps the largest differences for report().
 class Compared {
@@ -47,5 +56,8 @@ class Compared {
   Report& report_;
   double unlike_ = 0, exact_losses_ = 0, losses_ = 0, gradients_ = 0;
 };
+
+// Checks that two runs, which gather the same numbers once or again, have bitwise equal weights.
+void check_gathered_again(const TokensRun& once, const TokensRun& again, Report& report);
 
 }  // namespace gradus

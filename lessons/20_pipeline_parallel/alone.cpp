@@ -2,7 +2,7 @@
 
 #include <deque>
 
-#include "lessons/19_tensor_parallel/alone.h"
+#include "lessons/19_tensor_parallel/runs.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
 

@@ -22,7 +22,7 @@ static std::vector<int64_t> cut_by_cost(PlanSetting set) {
   return cut_blocks(std::vector<double>(size_t(L), block), cost(0) - block, cost(L - 1) - block, p);
 }
 
-void cuts_table(Report& report) {
+void cuts_table(Report& report, Plan (*plan_of_cut)(const PlanSetting&)) {
   PlanSetting set{.model = transformer_config("gpt2"), .layout = {.pipeline = 4}, .micro_batches = 16};
   set.model.precision = precision_recipe("mixed"), set.machine = machine_called("A100");
   set.network = network_called("nvlink");
@@ -32,7 +32,7 @@ void cuts_table(Report& report) {
   std::vector<double> bubbles;
   for (const bool by_cost : {false, true}) {
     set.ends = by_cost ? cut_by_cost(set) : even_cuts(set.model.layers, 4);
-    const Plan plan = plan_of(set);
+    const Plan plan = plan_of_cut(set);
     std::string blocks;
     int64_t from = 0;
     for (const int64_t end : set.ends) blocks += std::to_string(end - from) + " ", from = end;

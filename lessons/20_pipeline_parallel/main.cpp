@@ -50,6 +50,25 @@ static PipelineRun train(Comm& comm, const ParallelTask& task, const Loader& loa
   return mine;
 }
 
+// Pipelines of 2 and 4 ranks.
+static void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loader,
+                          const LayoutRuns::Train& train, Report& report) {
+  LayoutRuns runs(args, task, train, report);
+  constexpr int64_t m = 8;
+  for (const int64_t p : args.comm == "sim" ? std::vector<int64_t>{2, 4} : std::vector{args.ranks}) {
+    if (p > task.model.layers) continue;
+    const Layout layout{.pipeline = p};
+    const LayoutReference alone = train_as(layout, loader, task, m);
+    const std::string on = std::to_string(p) + " ranks, ";
+    runs.with(on + "GPipe", {layout, gpipe(p, m)}, alone, true);
+    runs.with(on + "1F1B", {layout, one_forward_one_backward(p, m)}, alone, true);
+    if (2 * p <= task.model.layers && m % p == 0)
+      runs.with(on + "interleaved", {layout, interleaved(p, m, 2)}, alone, true);
+    runs.with(on + "1F1B, recomputed", {layout, one_forward_one_backward(p, m), Keep::Input}, alone, true);
+  }
+  runs.report("pipelines: ");
+}
+
 static int lesson_20(int argc, char** argv) {
   Lesson lesson(argc, argv, "20_pipeline_parallel",
                 "pipeline parallelism: each rank has some blocks of the model", 20);

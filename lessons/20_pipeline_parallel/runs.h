@@ -35,9 +35,8 @@ class LayoutRuns {
   int64_t runs_ = 0, unlike_ = 0, losses_ = 0, bytes_ = 0;
 };
 
-// Pipelines of 2 and 4 ranks. Every layout of `ranks` ranks; then each layout loads the training checkpoint
-// of the last layout and saves it again.
-void pipeline_runs(const RanksArgs&, ParallelTask, const Loader&, const LayoutRuns::Train&, Report&);
+// Every layout of `ranks` ranks; then each layout loads the training checkpoint of the last layout and saves
+// it again.
 void layout_runs(RanksArgs, ParallelTask, const Loader&, const LayoutRuns::Train&, const std::string& file,
                  Report&);
 

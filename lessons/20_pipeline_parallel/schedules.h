@@ -17,6 +17,10 @@ void schedules_by_hand(std::ostream& out);
 double predicted_bubble(int64_t p, int64_t m, int64_t v);
 // Prints table (a), adds its checks to the report, and draws the picture.
 void schedules_table(const std::string& picture, Report& report);
+struct SchedulesOff {  // of `count` schedules: bubbles and ranks that contradict the formulas
+  int64_t count = 0, bubbles = 0, simulated = 0, in_flight = 0;
+};
+void check_schedules(const SchedulesOff& off, Report& report);
 // Plays the schedule in a file, prints its bubble and pairs in flight; exit code 1 if it cannot run.
 int judge_schedule(const std::string& path);
 

@@ -94,26 +94,29 @@ void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loa
                "predicted", "peak of rank 0"});
   const bool data = current().device.has_data();
   std::optional<ExpertsRun> alone;
-  double losses = data ? 0 : NAN, gradients = losses;
-  int64_t sent_off = 0;
+  RanksOff worst{data ? 0 : NAN, data ? 0 : NAN, 0};
   for (const int64_t n : {1, 2, 4}) {
     args.ranks = n;
     const ExpertsRun run = step_on_ranks(args, c, loader, batch);
     if (!alone) alone = run;
     const double loss_off = data ? std::abs(run.loss - loss_alone(c, loader, batch, n)) : NAN,
                  off = data ? gradients_off(run, *alone) : NAN;
-    losses = larger(losses, loss_off), gradients = larger(gradients, off);
-    sent_off += std::abs(run.sent - elements_to_experts(c, batch, n));
+    worst.losses = larger(worst.losses, loss_off), worst.gradients = larger(worst.gradients, off);
+    worst.sent += std::abs(run.sent - elements_to_experts(c, batch, n));
     table.row({std::to_string(n), measured_text(data ? run.loss : NAN), measured_text(loss_off),
                measured_text(off), count_text(run.sent), count_text(elements_to_experts(c, batch, n)),
                bytes_text(run.peak.allocated())});
   }
   std::cout << table;
-  report.check_at_most("(d) largest difference of a loss from the single-device run", losses, 0);
+  check_ranks(worst, report);
+}
+
+void check_ranks(const RanksOff& off, Report& report) {
+  report.check_at_most("(d) largest difference of a loss from the single-device run", off.losses, 0);
   report.check_at_most(
-      "(d) largest difference of a gradient from the single-device run, relative to its norm", gradients,
+      "(d) largest difference of a gradient from the single-device run, relative to its norm", off.gradients,
       1e-6);
-  report.check_equal("(d) elements sent per rank that differ from the prediction", sent_off, 0);
+  report.check_equal("(d) elements sent per rank that differ from the prediction", off.sent, 0);
 }
 
 }  // namespace gradus

@@ -18,6 +18,12 @@ ExpertsRun step_on_ranks(const ClusterArgs& args, const TransformerConfig& c, co
 // the backward pass.
 int64_t elements_to_experts(const TransformerConfig& c, int64_t batch, int64_t ranks);
 
+// The largest differences of losses and gradients over the runs, and the sum of differences of elements sent.
+struct RanksOff {
+  double losses, gradients;
+  int64_t sent;
+};
+void check_ranks(const RanksOff& off, Report& report);
 // Prints table (d), and checks losses, gradients and elements sent.
 void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loader, int64_t batch,
                  Report& report);

@@ -15,6 +15,8 @@ void routing_by_hand(std::ostream& out);
 // Prints table (b): the balance loss if the experts get equal shares of the choices, and if all tokens choose
 // the same experts.
 void balance_table(Report& report);
+// Checks measured losses, each with its expected value.
+void check_balance(const std::vector<std::pair<double, double>>& losses, Report& report);
 
 // shares[block][kind][expert]: the share of the choices of a grammar's tokens, in the held-out text, that
 // fell on the expert.

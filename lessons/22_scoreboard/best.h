@@ -55,7 +55,8 @@ class BestCombination {
 // For 20 budgets, from the smallest that fits a combination to the one of the fastest combination: the
 // combination that the search finds, compared with the best one of all.
 void budgets_table(const Scoreboard& board, const Machine& machine, Report& report);
-// Finds the best combination within `budget` for the current device, and trains it for `steps` steps.
-void run_best(const Scoreboard& board, int64_t budget, int64_t steps, Report& report);
+// over: the number of budgets exceeded; slower: the largest relative difference of the lower bounds.
+void check_budgets(int64_t over, double slower, Report& report);
+void check_reserved(int64_t reserved, int64_t budget, Report& report);  // bytes of a run within a budget
 
 }  // namespace gradus

@@ -73,6 +73,16 @@ CurveVerdict compare_curve(const std::vector<double>& losses, int64_t first,
   return verdict;
 }
 
+void check_last_loss(double loss, Report& report) {
+  report.check_at_most("loss of the last step, not NaN", loss, INFINITY);
+}
+void check_curve(const CurveVerdict& verdict, int64_t first_end, Report& report) {
+  report.check_equal(
+      "intervals with a mean loss outside the expected range, of " + std::to_string(verdict.compared),
+      verdict.outside, 0,
+      verdict.compared > 0 ? "" : "the first interval ends at step " + std::to_string(first_end));
+}
+
 void draw_curve(const std::vector<double>& losses, int64_t first, const std::vector<ExpectedLoss>& expected,
                 const std::string& path) {
   LinePlot plot{"Mean loss of the run, compared with three seeds", "step", "loss, nats per byte", {}, {}};

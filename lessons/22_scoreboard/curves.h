@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "src/train/report.h"
+
 namespace gradus {
 
 // The mean loss over an interval of steps, which begins after the previous entry's step and ends with `step`:
@@ -22,6 +24,9 @@ struct CurveVerdict {
 };
 CurveVerdict compare_curve(const std::vector<double>& losses, int64_t first,
                            const std::vector<ExpectedLoss>& expected);
+// The checks of a run: its last loss, and its intervals, of which the first one ends at step `first_end`.
+void check_last_loss(double loss, Report& report);
+void check_curve(const CurveVerdict& verdict, int64_t first_end, Report& report);
 // Draws the mean losses of the run, and the expected range.
 void draw_curve(const std::vector<double>& losses, int64_t first, const std::vector<ExpectedLoss>& expected,
                 const std::string& path);

@@ -9,7 +9,6 @@
 #include "lessons/22_scoreboard/best.h"
 #include "lessons/22_scoreboard/commands.h"
 #include "lessons/22_scoreboard/methods.h"
-#include "lessons/22_scoreboard/published.h"
 #include "src/parallel/comm/processes.h"
 #include "src/train/lesson.h"
 
@@ -23,6 +22,28 @@ static Measured plain_run(const Scoreboard& board, Report& report) {
   row.ms_per_step = plain.seconds * 1e3;
   row.tokens_per_s = double(board.settings("").batch * config_of(board.settings("")).context) / plain.seconds;
   return plain;
+}
+
+// Finds the best combination within `budget` for the current device, and trains it for `steps` steps.
+static void run_best(const Scoreboard& board, int64_t budget, int64_t steps, Report& report) {
+  const std::string device = current().device.name();
+  BestCombination search(board, measured_machine(current().device), device == "cuda");
+  const std::optional<Combination> best = search.within(budget);
+  check(best.has_value(), "--memory=", bytes_text(budget), ": every combination needs at least ",
+        bytes_text(search.least_bytes()));
+  std::cout << "combination found for " << bytes_text(budget) << ": " << best->text() << "\n";
+  const TrainSettings s = board.settings(best->text());
+  const Context context(device, uint64_t(s.seed), budget);
+  Training training(s, board.text());
+  StepRecorder recorder;
+  for (int64_t i = 0; i < steps; ++i) {
+    recorder.begin();
+    recorder.end(training.step());
+  }
+  ReportRow& row = report.row(s.model);
+  recorder.fill(row, s.batch * config_of(s).context);
+  row.predicted_bytes = search.needs(*best).allocated;
+  check_reserved(recorder.reserved, budget, report);
 }
 
 static constexpr const char* kPublishedTitle =

@@ -31,6 +31,11 @@ std::string verdict(const Method& method, const Measured& measured);
 std::vector<Measured> run_methods(const std::string& heading, const std::vector<Method>& methods,
                                   const Scoreboard& board, Report& report, const Measured* plain = nullptr);
 
+// Table (c): all published figures of BERT-large and polyglot-ko-1.3b, next to those of the reproduced
+// program (lessons/published) and of gradus, with the largest differences between the two.
+void scoreboard_published(Report& report);
+void check_reproduced(double worst, Report& report);  // worst: the largest difference in MiB
+
 struct TimeAndMemory {
   double time, memory;
 };

@@ -45,10 +45,7 @@ void check_expected(const std::vector<double>& losses, int64_t first,
   make_folder_of(picture);
   draw_curve(losses, first, expected, picture);
   std::cout << "figure of the loss and the expected range: " << picture << "\n";
-  report.check_equal(
-      "intervals with a mean loss outside the expected range, of " + std::to_string(verdict.compared),
-      verdict.outside, 0,
-      verdict.compared > 0 ? "" : "the first interval ends at step " + std::to_string(expected[0].step));
+  check_curve(verdict, expected[0].step, report);
 }
 
 // Returns the exit code.
@@ -62,7 +59,7 @@ int report_run(Training& training, const StepRecorder& recorder, const std::vect
     ReportRow& row = report.row(s.model);
     recorder.fill(row, s.batch * training.trained->model().config.context);
     if (!training.ranks && current().device.has_data()) row.loss_held_out = training.held_out();
-    report.check_at_most("loss of the last step, not NaN", recorder.losses.back(), INFINITY);
+    check_last_loss(recorder.losses.back(), report);
     if (!expected.empty())
       check_expected(recorder.losses, training.steps() - int64_t(recorder.losses.size()), expected, report);
   }

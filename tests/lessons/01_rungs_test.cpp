@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lessons/01_gemm/problem.h"
+#include "lessons/01_gemm/cpu_ladder.h"
 #include "lessons/01_gemm/rungs.h"
 #include "src/core/rng.h"
 #include "src/tensor/context.h"
@@ -113,6 +113,27 @@ TEST(L01_Problem, ErrorsAreDividedByTheAllowedError) {
     wrong[3 * n + column] = NAN;
     EXPECT_FALSE(problem.worst_error(wrong) <= 1) << "a NaN passes, column " << column;
   }
+}
+
+// Six sizes of C1 to C6, and of C7.
+TEST(L01_Checks, OfTimeDifferWhereARungIsTooSlow) {
+  const auto failed = [](size_t rung, size_t size, double gflops) {
+    std::vector<std::vector<double>> all{{NAN, 1, 1, 1, NAN, NAN}};
+    for (const double x : {20, 20, 20, 20, 25, 40}) all.emplace_back(6, x);
+    all[rung][size] = gflops;
+    const std::vector<double> c7 = all.back();
+    all.pop_back();
+    return failed_checks([&](Report& r) { check_throughput(all, c7, r); });
+  };
+  EXPECT_EQ(failed(4, 0, 1), Names{}) << "n = 256 is not compared";
+  EXPECT_EQ(failed(0, 3, 2.1), Names{"throughput C5 / C1, n = 1024"});
+  EXPECT_EQ(failed(5, 1, 27), Names{"throughput C5 / C6, smallest ratio at n >= 1000"});
+  EXPECT_EQ(failed(6, 5, 29), Names{"throughput C7 / C5, smallest ratio at n >= 1000"});
+  const auto on_gpu = [](double g3) {
+    return failed_checks([&](Report& r) { check_gpu_throughput(1024, {1, 1, g3, 9}, r); });
+  };
+  EXPECT_EQ(on_gpu(2), Names{});
+  EXPECT_EQ(on_gpu(1.9), Names{"throughput G3 / G1 on cuda, n = 1024"});
 }
 
 // The lesson's checks fail for a wrong product and for wrong traffic, and the name of the failed check says

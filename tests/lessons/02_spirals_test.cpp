@@ -80,7 +80,7 @@ TEST(L02_Spirals, TheGradientCheckPassesAndFailsForAGradientThatIsOnePercentWron
 
 TEST(L02_Checks, EachCheckFailsOnAWrongValue) {
   const auto failed = [](int64_t steps, const std::function<void(MlpRun&)>& plant) {
-    MlpRun m{270, 480, 1, 1, 0.98};  // 3 points, hidden width 5
+    MlpRun m{270, 480, 1, 1, 0.98, 1};  // 3 points, hidden width 5
     plant(m);
     return failed_checks([&](Report& r) { check_run(m, 3, 5, steps, r); });
   };
@@ -95,6 +95,8 @@ TEST(L02_Checks, EachCheckFailsOnAWrongValue) {
   EXPECT_EQ(failed(1000, [](MlpRun& m) { m.wrong_gradcheck = 0.99; }),
             Names{"gradient check of a gradient 1 % too large: largest error / allowed error"});
   EXPECT_EQ(failed(1000, [](MlpRun& m) { m.accuracy = 0.97; }), Names{"accuracy on the training points"});
+  EXPECT_EQ(failed(1000, [](MlpRun& m) { m.backward_per_forward = 0.99; }),
+            Names{"backward time / forward time"});
   EXPECT_EQ(failed(999, [](MlpRun& m) { m.accuracy = 0.5; }), Names{})
       << "with fewer than 1000 steps accuracy is not checked";
 }

@@ -8,6 +8,7 @@
 #include "lessons/04_memory_anatomy/calculator.h"
 #include "lessons/04_memory_anatomy/generation.h"
 #include "lessons/published/runs.h"
+#include "src/train/formulas.h"
 #include "tests/lessons/report_testing.h"
 
 namespace gradus {
@@ -16,10 +17,11 @@ namespace {
 const TransformerConfig kModel{.vocab = 16, .context = 4, .layers = 1, .heads = 2, .channels = 8};
 
 TEST(L04_Checks, Passes) {
-  const auto failed = [](int64_t forward, int64_t backward) {
-    return failed_checks([&](Report& r) { check_passes(forward, backward, r); });
+  const auto failed = [](int64_t forward, int64_t backward, double share = 0.5) {
+    return failed_checks([&](Report& r) { check_passes(forward, backward, share, r); });
   };
   EXPECT_EQ(failed(100, 200), Names{});
+  EXPECT_EQ(failed(100, 200, 0.49), Names{"share of contractions in the time of the step"});
   for (const int64_t wrong : {199, 201})
     EXPECT_EQ(failed(100, wrong), Names{"FLOPs of contractions: backward = 2 x forward"});
 }
@@ -53,6 +55,8 @@ TEST(L04_Checks, SavedByALayer) {
     EXPECT_EQ(failed(published, ours + off, c), (Names{less, formula}));
   }
   EXPECT_EQ(failed(published, ours, kModel), Names{formula}) << "fp32 saves more";
+  EXPECT_EQ(failed(published, saved_by_a_layer(kModel, 3, kModel.context), kModel), Names{less})
+      << "the terms are those of 16 bits";
 }
 
 TEST(L04_Checks, BatchSizes) {
@@ -88,7 +92,7 @@ TEST(L04_Checks, Caches) {
 
 // The calculator's prediction for a run, compared with measured values.
 struct L04_Prediction : testing::Test {
-  const TrainingRun run{kModel, 2, 4};
+  TrainingRun run{kModel, 2, 4};
   ReportRow row;
   Usage& peak = row.peak.emplace(memory_need(run).peak.usage);
   L04_Prediction() { row.reserved_bytes = memory_need(run).reserved; }
@@ -118,6 +122,9 @@ TEST_F(L04_Prediction, EachCheckFailsOnAWrongValue) {
   EXPECT_EQ(failed(), Names{allocated});
   peak.rounding -= 512, *row.reserved_bytes += 512;
   EXPECT_EQ(failed(), Names{reserved});
+  run.model.precision = precision_recipe("half");
+  peak = memory_need(run).peak.usage, row.reserved_bytes = memory_need(run).reserved;
+  EXPECT_EQ(failed(), Names{states}) << "as predicted, but a recipe with fewer bytes per parameter";
 }
 
 TEST(L04_Checks, StatesOfTheCalculator) {

@@ -90,6 +90,17 @@ TEST(L06_Race, TheTimeIsThatOfTheFastestRun) {
   EXPECT_EQ(r.table_row().name, "x");
 }
 
+TEST(L06_Checks, OfTimeDifferWhereAnUpdateIsTooSlow) {
+  const auto update = [](double seconds) {
+    return failed_checks([&](Report& r) { check_bandwidth("AdamW", 7, seconds, r); });
+  };
+  const auto muon = [](double rate) { return failed_checks([&](Report& r) { check_muon(rate, 10, r); }); };
+  EXPECT_EQ(update(9.9), Names{});
+  EXPECT_EQ(update(10.1), Names{"AdamW: bandwidth of the update / of y += x"});
+  EXPECT_EQ(muon(6), Names{});
+  EXPECT_EQ(muon(5.9), Names{"Muon: FLOP/s, products in bf16 / measured fp32 GEMM peak"});
+}
+
 TEST(L06_Checks, EachFailsOnAWrongValue) {
   const char* const kMuon = "Muon: largest last loss of the seeds; bound: AdamW's smallest";
   using Plant = std::function<void(std::vector<Result>&)>;

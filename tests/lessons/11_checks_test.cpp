@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lessons/11_adam8bit/moves.h"
+#include "lessons/11_adam8bit/update_time.h"
 #include "tests/lessons/report_testing.h"
 #include "tests/mistakes.h"
 
@@ -27,19 +28,19 @@ TEST(L11_Checks, HeldOutLosses) {
     mean[name] = loss;
     return failed_checks([&](Report& r) { check_losses(mean, seeds, "", r); });
   };
-  const auto increase = [](const char* name) {
-    return Names{std::string(name) + ": held-out loss, relative increase over fp32"};
-  };
+  const std::string increase = ": held-out loss, relative increase over fp32";
+  const Names coded{"AdamW8bit" + increase}, all{"all together" + increase},
+      linear{"linear, tensor" + increase};
   for (const int64_t seeds : {1, 7, 8}) EXPECT_EQ(failed("fp32", 1, seeds), Names{});
   for (const double wrong : {1.031, double(NAN)}) {
-    EXPECT_EQ(failed("AdamW8bit", wrong, 1), increase("AdamW8bit"));
-    EXPECT_EQ(failed("all together", wrong, 7), increase("all together"));
+    EXPECT_EQ(failed("AdamW8bit", wrong, 1), coded);
+    EXPECT_EQ(failed("all together", wrong, 7), all);
   }
   EXPECT_EQ(failed("AdamW8bit", 1.029, 7), Names{});
   EXPECT_EQ(failed("all together", 1.009, 8), Names{});
-  EXPECT_EQ(failed("AdamW8bit", 1.006, 8), increase("AdamW8bit"));
-  EXPECT_EQ(failed("all together", 1.011, 8), increase("all together"));
-  EXPECT_EQ(failed("linear, tensor", 1.9, 1), increase("linear, tensor"));
+  EXPECT_EQ(failed("AdamW8bit", 1.006, 8), coded);
+  EXPECT_EQ(failed("all together", 1.011, 8), all);
+  EXPECT_EQ(failed("linear, tensor", 1.9, 1), linear);
 }
 
 TEST(L11_Checks, ErrorsOfStates) {
@@ -66,8 +67,14 @@ TEST(L11_Checks, Moves) {
     right.back().largest = right.back().largest_next = right.size() == 2 ? 300 : 1.5;
   }
   const Checked failed(right, moves_table);
-  for (const size_t i : {1u, 2u, 3u})
-    for (const double wrong : {i == 1 ? 19.9 : 8.1, double(NAN)}) {
+  for (const double wrong : {19.9, double(NAN)}) {
+    EXPECT_EQ(failed([=](auto& all) { all[1].largest = wrong; }),
+              Names{"dynamic, blocks: largest move, in learning rates"});
+    EXPECT_EQ(failed([=](auto& all) { all[1].largest_next = wrong; }),
+              Names{"dynamic, blocks: largest next move if the gradient is 0"});
+  }
+  for (const size_t i : {2u, 3u})
+    for (const double wrong : {8.1, double(NAN)}) {
       EXPECT_EQ(failed([=](auto& all) { all[i].largest = wrong; }),
                 Names{right[i].name + ": largest move, in learning rates"});
       EXPECT_EQ(failed([=](auto& all) { all[i].largest_next = wrong; }),
@@ -83,6 +90,14 @@ TEST(L11_Checks, Moves) {
             }),
             Names{})
       << "too few steps for the checks of nearest codes";
+}
+
+TEST(L11_Checks, OfTimeDiffersWhereTheUpdateIsSlower) {
+  const auto failed = [](double factor) {
+    return failed_checks([&](Report& r) { check_update_time(factor, r); });
+  };
+  EXPECT_EQ(failed(1), Names{});
+  EXPECT_EQ(failed(0.99), Names{"time of an update, 33,554,432 parameters: fp32 / 8 bits"});
 }
 
 TEST(L11_Moves, AreCounted) {

@@ -1,7 +1,7 @@
 // Lesson 13: the trace reader, the rounds, the checks; and the traces of all lessons.
 #include <cmath>
 
-#include "lessons/13_profiler/rounds.h"
+#include "lessons/13_profiler/costs.h"
 #include "src/tensor/profile_range.h"
 #include "tests/folder_testing.h"
 #include "tests/io/trace_checker.h"
@@ -106,8 +106,10 @@ TEST_F(L13_Checks, OfTheRounds) {
             Names{"steps whose text loads differ from the prediction"});
   EXPECT_EQ(failed([](auto& r) { r[1].run.losses[1] = std::nextafter(1.0, 2.0); }),
             Names{"losses that differ bitwise from the first round with the same GELU"});
+  EXPECT_EQ(failed([](auto& r) { r.erase(r.begin()); }), Names{"data loading found in the trace and fixed"});
   EXPECT_EQ(failed([](auto& r) { r[0].findings[0].what = Bottleneck::Chain; }),
-            Names{"copies and unfused GELU found in the trace and fixed"});
+            (Names{"copies and unfused GELU found in the trace and fixed",
+                   "data loading found in the trace and fixed"}));
   EXPECT_EQ(failed([](auto& r) {
               r[3].findings = {{Bottleneck::Loading, "data"}};
             }),
@@ -117,6 +119,26 @@ TEST_F(L13_Checks, OfTheRounds) {
     EXPECT_EQ(failed([&](auto& r) { r[3].run.losses[1] = wrong; }),
               Names{"largest relative difference of losses, fused / unfused GELU"})
         << wrong;
+}
+
+TEST_F(L13_Checks, OfTheCosts) {
+  struct Costs {
+    Round round;
+    double range = 5e-9;
+  };
+  Costs right;
+  right.round.step_seconds = 0.9;
+  TracedStep step{1, {range("forward", 0, 0.99)}, {}};
+  right.round.run.steps.assign(3, step);
+  const Checked failed_costs(right, [](const Costs& c, Report& r) { check_costs(c.round, c.range, r); });
+  EXPECT_EQ(failed_costs([&](Costs& c) {
+              c.round.run.steps.assign(3, {1, {range("forward", 0, 0.98)}, {}});
+            }),
+            Names{"share of step time inside ranges"});
+  EXPECT_EQ(failed_costs([](Costs& c) { c.round.step_seconds = 0.89; }),
+            Names{"step time without profiler / with profiler"});
+  EXPECT_EQ(failed_costs([](Costs& c) { c.range = 5.1e-9; }),
+            Names{"5 ns (allowed) / time of a range without a profiler"});
 }
 
 TEST(L13_Search, FixesTheFirstFindingUntilThereIsNone) {

@@ -136,31 +136,6 @@ TEST(L14_Waiting, AStoresBatchComesAfterItsLatency) {
   EXPECT_EQ(filled, 1);
 }
 
-TEST(L14_Waiting, ChecksThatLossesAreBitwiseEqual) {
-  std::vector<Waiting> right;
-  for (const char* name : {"file, one core free", "remote store, one core free"})
-    for (const int64_t workers : {0, 1, 2, 4}) {
-      Waiting w{{name, 0, true}, workers};
-      w.last.losses = {3, 2};
-      w.step = 1;
-      w.last.peak.by_kind[int(Kind::Data)] = 200;
-      w.last.host_peak.by_kind[int(Kind::Data)] = 100 * (2 * workers + 1);
-      right.push_back(w);
-    }
-  const Checked failed(
-      right, [](const std::vector<Waiting>& r, Report& report) { report_waiting(r, 100, "", report); });
-  for (const size_t run : {1u, 7u})
-    EXPECT_EQ(failed([&](auto& r) { r[run].last.losses[1] = std::nextafter(2.0, 3.0); }),
-              Names{"losses that differ from the run without workers"});
-  EXPECT_EQ(failed([](auto& r) { r[2].waited = 0.5; }), Names{}) << "a check of time never fails";
-  for (const int64_t more : {-1, 1}) {
-    EXPECT_EQ(failed([&](auto& r) { r[3].last.peak.by_kind[int(Kind::Data)] += more; }),
-              Names{"bytes of batches: measured - predicted"});
-    EXPECT_EQ(failed([&](auto& r) { r[6].last.host_peak.by_kind[int(Kind::Data)] += more; }),
-              Names{"bytes of batches: measured - predicted"});
-  }
-}
-
 TEST(L14_Waiting, DifferentLossesAreCounted) {
   EXPECT_EQ(different_losses({1, 2, 3}, {1, 2, 3}), 0);
   EXPECT_EQ(different_losses({1, 2, 3}, {1, 5, 4}), 2);

@@ -26,7 +26,7 @@ ShardedRun right_run(const ZeroArgs& zero) {
   run.between.by_kind[int(Kind::Activation)] = 77;
   return run;
 }
-Names failed_stages(const Plant& plant) {
+Names failed_stages(const Plant& plant, int only_stage = -1) {
   Context context;
   RanksArgs args;
   args.ranks = 2;
@@ -35,7 +35,7 @@ Names failed_stages(const Plant& plant) {
         args, {}, {{{1, 2}, {3}}, 0},
         [&](Comm& comm, const ZeroArgs& zero, const Stretch&) {
           ShardedRun run = right_run(zero);
-          plant(comm.rank(), run);
+          if (only_stage < 0 || zero.stage == only_stage) plant(comm.rank(), run);
           return run;
         },
         report);
@@ -73,6 +73,15 @@ TEST(L18_Checks, StagesOfEachRank) {
     EXPECT_EQ(failed([](ShardedRun& r) { r.weights[1][0] = NAN; }), unlike) << "rank " << wrong;
     EXPECT_EQ(failed([](ShardedRun& r) { r.weights.pop_back(); }), unlike) << "rank " << wrong;
   }
+}
+
+TEST(L18_Checks, AWrongValueOfOneStageFailsItsCheckOnly) {
+  EXPECT_EQ(failed_stages([](int64_t, ShardedRun& r) { ++r.between.by_kind[int(Kind::Gradient)]; }, 1),
+            Names{"stage 1: bytes of model states between steps"});
+  EXPECT_EQ(failed_stages([](int64_t, ShardedRun& r) { ++r.sent; }, 2),
+            Names{"stage 2: elements sent per rank"});
+  EXPECT_EQ(failed_stages([](int64_t rank, ShardedRun& r) { r.weights[0][0] += rank; }, 0),
+            Names{"stage 0: parameters that differ bitwise from the single-device run"});
 }
 
 TEST(L18_Checks, ResumedRuns) {

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "lessons/19_tensor_parallel/layer.h"
-#include "lessons/19_tensor_parallel/ring.h"
 #include "lessons/19_tensor_parallel/runs.h"
 #include "tests/folder_testing.h"
 #include "tests/lessons/report_testing.h"
@@ -79,6 +78,56 @@ TEST_F(L19_Tables, HoldAsMeasured) {
   EXPECT_EQ(failed_checks([&](Report& report) { layer_table(path("19_layer.svg"), report); }), Names{});
   EXPECT_NE(read("19_layer.svg").find("<svg"), std::string::npos);
   EXPECT_EQ(failed_checks([](Report& report) { ring_table(report); }), Names{});
+}
+
+TEST_F(L19_Tables, FailForAWrongLayer) {
+  Context context;
+  const auto failed = [&](LayerUse (*measure)(const LayerSetting&)) {
+    return failed_checks([&](Report& report) { layer_table(path("19_layer.svg"), report, measure); });
+  };
+  EXPECT_EQ(failed([](const LayerSetting& set) {
+              LayerUse use = measure_layer(set);
+              use.bytes += set.t == 1 && set.selective;
+              return use;
+            }),
+            Names{"(a) rows where measured differs from paper's count - omitted, of 8"});
+  EXPECT_EQ(failed([](const LayerSetting& set) {
+              LayerUse use = measure_layer(set);
+              use.elements -= set.sequence == Sequence::GatherAgain;
+              return use;
+            }),
+            Names{"(a) rows whose elements sent differ from the prediction, of 8"});
+}
+
+TEST(L19_Checks, Ring) {
+  struct Ring {
+    std::vector<std::vector<int64_t>> pairs{
+        {136, 136, 136, 136}, {128, 128, 128, 128}, {128, 128, 128, 128}, {128, 128, 128, 128}};
+    int64_t sent = 2 * 128 * 3 + 2 * 128 * 3 + 2 * 128 * 4;
+  };
+  const Checked failed(Ring{}, [](const Ring& r, Report& report) { check_ring(r.pairs, r.sent, report); });
+  EXPECT_EQ(failed([](Ring& r) { ++r.pairs[1][2], --r.pairs[2][3]; }),
+            Names{"(b) zigzag: ranks with more or fewer pairs than rank 0 at a step"});
+  EXPECT_EQ(failed([](Ring& r) {
+              for (int64_t& n : r.pairs[3]) --n;
+            }),
+            Names{"(b) zigzag: pairs of all ranks and steps, T (T + 1) / 2"});
+  for (const int64_t more : {-1, 1})
+    EXPECT_EQ(failed([=](Ring& r) { r.sent += more; }),
+              Names{"(b) elements sent per rank, 2 n (N-1) + 2 n (N-1) + 2 n N for n = 128, N = 4"});
+}
+
+TEST(L19_Checks, WeightsGatheredAgain) {
+  Context context;
+  const auto failed = [](double weight) {
+    TokensRun again = right_run();
+    again.weights[0][1] = weight;
+    return failed_checks([&](Report& report) { check_gathered_again(right_run(), again, report); });
+  };
+  EXPECT_EQ(failed(4), Names{});
+  for (const double wrong : {std::nextafter(4.0, 5.0), double(NAN)})
+    EXPECT_EQ(failed(wrong),
+              Names{"sequence parallel: largest difference of weights, gathered again from gathered once"});
 }
 
 }  // namespace

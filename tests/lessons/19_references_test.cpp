@@ -1,9 +1,9 @@
-// The single-device runs that add in rank order (lessons/19_tensor_parallel/alone.h) are compared with 4
+// The single-device runs that add in rank order (lessons/19_tensor_parallel/runs.h) are compared with 4
 // ranks, because the order of additions matters only with more than two. And models that ranks cannot divide
 // are rejected.
 #include <gtest/gtest.h>
 
-#include "lessons/19_tensor_parallel/alone.h"
+#include "lessons/19_tensor_parallel/runs.h"
 #include "src/parallel/context_parallel.h"
 #include "src/parallel/data_parallel.h"
 #include "src/parallel/parts.h"

@@ -1,6 +1,7 @@
 // Each check of lesson 20 passes with the right values, and fails if a test plants a wrong value.
 #include <cmath>
 
+#include "lessons/20_pipeline_parallel/choices.h"
 #include "lessons/20_pipeline_parallel/runs.h"
 #include "lessons/20_pipeline_parallel/schedules.h"
 #include "src/io/atomic_file.h"
@@ -69,22 +70,64 @@ TEST_F(L20_Tables, AFileThatALayoutSavesDifferently) {
   const Corpus corpus = random_corpus(1000, 100);
   RanksArgs two;
   two.ranks = 2;
+  std::map<std::string, std::vector<int64_t>> peaks;  // the predicted ones, of each layout
+  for (const Layout& l : layouts_of(2, task.model, task.batch)) {
+    TransformerConfig model = task.model;
+    model.dropout = l.context > 1 ? 0 : 0.1;
+    const int64_t m = std::min<int64_t>(2, task.batch / l.data);
+    peaks[l.text()] =
+        plan_of({.model = model, .layout = l, .sequences = task.batch / l.data / m, .micro_batches = m})
+            .peaks;
+  }
   const auto failed_with = [&](const char* saved_again) {
     return failed_checks([&](Report& report) {
       layout_runs(
           two, task, Loader(corpus, task.model.context, 1),
-          [&](Comm& comm, const ParallelTask&, const PipelineSetting& set, const LayoutReference&) {
+          [&](Comm& comm, const ParallelTask&, const PipelineSetting& set, const LayoutReference& alone) {
             if (comm.rank() == 0 && !set.save.empty())
               write_file(set.save, set.load.empty() ? "saved" : saved_again);
-            return PipelineRun{};
+            PipelineRun run{.losses = alone.losses, .seconds = {0.1}};
+            run.peak.by_kind[int(Kind::Other)] = peaks.at(set.layout.text())[size_t(comm.rank())];
+            return run;
           },
           path("weights"), report);
     });
   };
-  const std::string check = "layouts: training checkpoints that changed when loaded and saved, of 4";
-  const auto fails = [&](const Names& names) { return std::count(names.begin(), names.end(), check); };
-  EXPECT_EQ(fails(failed_with("saved")), 0);
-  EXPECT_EQ(fails(failed_with("savee")), 1);
+  EXPECT_EQ(failed_with("saved"), Names{});
+  EXPECT_EQ(failed_with("savee"),
+            Names{"layouts: training checkpoints that changed when loaded and saved, of 4"});
+}
+
+TEST(L20_Checks, OfSchedulesAndPublishedModels) {
+  const Checked of_schedules(SchedulesOff{9, 0, 0, 0}, check_schedules);
+  EXPECT_EQ(of_schedules([](SchedulesOff& off) { off.bubbles = 1; }),
+            Names{"(a) bubbles that differ from the formula, of 9 schedules"});
+  EXPECT_EQ(of_schedules([](SchedulesOff& off) { off.simulated = 1; }),
+            Names{"(a) bubbles on simulated ranks that differ from the formula, of 9 schedules"});
+  EXPECT_EQ(of_schedules([](SchedulesOff& off) { off.in_flight = 1; }),
+            Names{"(a) ranks whose number in flight differs from the formula, of 9 schedules"});
+  const Checked of_models(PublishedOff{0, 0, 0.7, 1.4}, check_published);
+  EXPECT_EQ(of_models([](PublishedOff& off) { off.counts = 1; }),
+            Names{"(b) models whose number of parameters differs from the paper, of 7"});
+  EXPECT_EQ(of_models([](PublishedOff& off) { off.too_large = 1; }),
+            Names{"(b) models whose largest peak exceeds 80 GB (74.5 GiB), of 7"});
+  EXPECT_EQ(of_models([](PublishedOff& off) { off.least_ratio = 0.69; }),
+            Names{"(b) predicted / published seconds, smallest, 175B and larger"});
+  EXPECT_EQ(of_models([](PublishedOff& off) { off.most_ratio = 1.41; }),
+            Names{"(b) predicted / published seconds, largest, 175B and larger"});
+}
+
+TEST(L20_Checks, OfCuts) {
+  const auto failed = [](Plan (*plan)(const PlanSetting&)) {
+    return failed_checks([&](Report& report) { cuts_table(report, plan); });
+  };
+  EXPECT_EQ(failed(plan_of), Names{});
+  EXPECT_EQ(failed([](const PlanSetting& set) {
+              Plan plan = plan_of(set);
+              if (set.ends != even_cuts(12, 4)) plan.bubble = 0.9;
+              return plan;
+            }),
+            Names{"(c) bubble, by cost / bubble, equal numbers of blocks"});
 }
 
 TEST_F(L20_Tables, SchedulesHoldAsMeasured) {

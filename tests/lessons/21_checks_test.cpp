@@ -1,4 +1,6 @@
 // Each check of lesson 21 passes with correct values, and fails with a planted wrong one.
+#include "lessons/21_mixture_of_experts/published.h"
+#include "lessons/21_mixture_of_experts/ranks.h"
 #include "lessons/21_mixture_of_experts/routing.h"
 #include "lessons/21_mixture_of_experts/runs.h"
 #include "tests/folder_testing.h"
@@ -52,6 +54,38 @@ TEST_F(L21_Checks, Places) {
   EXPECT_EQ(failed(c.expert_capacity(c.context)), Names{});
   EXPECT_EQ(failed(c.expert_capacity(c.context) + 1),
             Names{"(c) largest number of places that one sequence takes in one expert"});
+}
+
+TEST_F(L21_Checks, BalanceLosses) {
+  const std::vector<std::pair<double, double>> right{{0.01, 0.01}, {0.04, 0.04}};
+  const Checked failed(right, check_balance);
+  for (const double wrong : {0.04 + 5e-8, 0.04 - 5e-8, double(NAN)})
+    EXPECT_EQ(failed([=](auto& losses) { losses[1].first = wrong; }),
+              Names{"(b) largest relative difference of a balance loss from alpha or alpha E / k"});
+}
+
+TEST_F(L21_Checks, Ranks) {
+  const Checked failed(RanksOff{0, 1e-7, 0}, check_ranks);
+  for (const double wrong : {1e-16, double(NAN)})
+    EXPECT_EQ(failed([=](RanksOff& off) { off.losses = wrong; }),
+              Names{"(d) largest difference of a loss from the single-device run"});
+  for (const double wrong : {1.1e-6, double(NAN)})
+    EXPECT_EQ(failed([=](RanksOff& off) { off.gradients = wrong; }),
+              Names{"(d) largest difference of a gradient from the single-device run, relative to its norm"});
+  EXPECT_EQ(failed([](RanksOff& off) { off.sent = 1; }),
+            Names{"(d) elements sent per rank that differ from the prediction"});
+}
+
+TEST_F(L21_Checks, BytesOfPublishedModels) {
+  const Checked failed(std::vector<ModelBytes>(2, {16, 16, 16}), check_model_bytes);
+  const Names name{
+      "(e) bytes that differ from the files, rotary frequencies left out, or from 2 per parameter"};
+  for (const int64_t off : {-2, 2}) {
+    EXPECT_EQ(failed([=](auto& models) { models[0].of_file += off; }), name);
+    EXPECT_EQ(failed([=](auto& models) { models[1].of_parameters += off; }), name);
+  }
+  EXPECT_EQ(failed([](auto& models) { models[0].measured -= 2, models[1].measured += 2; }), name)
+      << "the differences of two models do not cancel";
 }
 
 }  // namespace

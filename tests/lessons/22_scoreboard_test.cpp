@@ -3,10 +3,10 @@
 #include <sstream>
 
 #include "lessons/22_scoreboard/best.h"
+#include "lessons/22_scoreboard/curves.h"
 #include "lessons/22_scoreboard/methods.h"
 #include "lessons/22_scoreboard/my_combination.h"
 #include "lessons/22_scoreboard/plan.h"
-#include "lessons/22_scoreboard/published.h"
 #include "src/core/table.h"
 #include "tests/folder_testing.h"
 #include "tests/lessons/report_testing.h"
@@ -193,6 +193,57 @@ TEST(L22_Scoreboard, APolicyIsChosenForABudget) {
   EXPECT_NE(chosen(all.peak.allocated() - 1), "store-all");
   expect_refused("no policy fits", [&] { chosen(1 << 20); });
   expect_refused("needs a budget", [&] { chosen(0); });
+}
+
+TEST(L22_Checks, OfMethods) {
+  const Context meta("meta");
+  const Scoreboard board(kTiny, 1);
+  const auto failed = [&](bool saves) {
+    const std::vector<Method> methods{
+        {"4 micro-batches", "--micro-batches=4", Claim::None, Claim::None, true},
+        {"twin", "", Claim::None, Claim::None, saves}};
+    return failed_checks([&](Report& report) { run_methods("(b) methods", methods, board, report); });
+  };
+  EXPECT_EQ(failed(false), Names{});
+  EXPECT_EQ(failed(true),
+            Names{"(b) methods whose memory saving (yes or no) differs from the lesson's prediction: twin"});
+}
+
+TEST(L22_Checks, OfBudgetsAndPublishedFigures) {
+  const auto budgets = [](int64_t over, double slower) {
+    return failed_checks([&](Report& report) { check_budgets(over, slower, report); });
+  };
+  const auto reserved = [](int64_t bytes) {
+    return failed_checks([&](Report& report) { check_reserved(bytes, 1000, report); });
+  };
+  const auto reproduced = [](double mib) {
+    return failed_checks([&](Report& report) { check_reproduced(mib, report); });
+  };
+  EXPECT_EQ(budgets(0, 0.03), Names{});
+  EXPECT_EQ(budgets(1, 0), Names{"(d) budgets exceeded by the combination found, of 20"});
+  for (const double wrong : {0.031, double(NAN)})
+    EXPECT_EQ(budgets(0, wrong),
+              Names{"(d) lower bound, combination found: largest relative difference from brute force"});
+  EXPECT_EQ(reserved(1000), Names{});
+  EXPECT_EQ(reserved(1001), Names{"bytes reserved at the peak, compared with the budget"});
+  EXPECT_EQ(reproduced(100), Names{});
+  for (const double wrong : {100.1, double(NAN)})
+    EXPECT_EQ(reproduced(wrong),
+              Names{"(c) largest difference of a reproduced figure from the published one, MiB"});
+}
+
+TEST(L22_Checks, OfATrainedRun) {
+  const auto last = [](double loss) {
+    return failed_checks([&](Report& report) { check_last_loss(loss, report); });
+  };
+  const auto curve = [](const CurveVerdict& verdict) {
+    return failed_checks([&](Report& report) { check_curve(verdict, 100, report); });
+  };
+  EXPECT_EQ(last(2), Names{});
+  EXPECT_EQ(last(NAN), Names{"loss of the last step, not NaN"});
+  EXPECT_EQ(curve({3, 0}), Names{});
+  EXPECT_EQ(curve({3, 1}), Names{"intervals with a mean loss outside the expected range, of 3"});
+  EXPECT_EQ(curve({0, 0}), Names{}) << "no interval is complete";
 }
 
 TEST(L22_Scoreboard, PublishedRunsAreReproduced) {

@@ -5,6 +5,7 @@
 tools=$(dirname "$0")
 exceptions=tests/tools/exceptions.txt
 . "$tools/pictures.sh"
+. "$tools/course_check.sh"
 found=$(mktemp) && trap 'rm -f "$found" "$found".*' EXIT
 
 files() { find "$@" -type f 2>/dev/null | LC_ALL=C sort; }
@@ -166,13 +167,14 @@ words() {
 }
 
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work suites exercises pictures pages syllabus words; do
+  open_work suites exercises pictures pages syllabus words planted_wrongs teachers_notes; do
   $check >>"$found"
 done
 cat "$found"
 violations=$(wc -l <"$found")
 echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
   "lengths of files, functions and lessons, size of the engine ($(engine_size) of $engine_budget lines), pages, syllabus, pictures, words, paths, open work," \
+  "planted wrong values for $(count_checks) checks of lessons, notes for teachers," \
   "$("$TOOL" marks | grep -c '^exercise ') exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

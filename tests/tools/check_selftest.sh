@@ -10,7 +10,8 @@ syllabus=tests/course/teacher/README.md
 # A tree without a violation.
 fresh() {
   rm -rf "${tree:?}"/*
-  mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools tests/mutants tests/course/teacher build
+  mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools tests/mutants build tests/lessons \
+    tests/course/teacher
   : >tests/tools/exceptions.txt
   for id in 01.1 02.1; do
     page=$(echo lessons/"${id%.*}"_*)/README.md
@@ -19,6 +20,7 @@ fresh() {
     printf '**%s** 1. a 2. b\n3. c\n' $id >"${page%README.md}hints.md"
     exercise $id 3 >src/core/c"$id".cpp
     printf '%s_x: kind: what\nsays: words\n' $id >tests/mutants/"${id%.*}".txt
+    notes_for ${id%.*} >tests/course/teacher/${id%.*}.md
   done
   echo "int main() { return 0; }" | tee lessons/01_a/main.cpp >lessons/02_b/main.cpp
   echo "#pragma once" | tee kernels/k.h src/core/c.h src/io/i.h src/data/d.h >lessons/01_a/a.h
@@ -29,7 +31,7 @@ fresh() {
   done
 }
 page_with() {  # EXERCISE: a page by the pattern, and no longer than it may be
-  printf 'Time: 1 hours. Prerequisites: none.\n'
+  printf '# Lesson %s: a title\n\nTime: 1 hours. Prerequisites: none.\n' "${1%.*}"
   for part in Question Symbols Idea "By hand" Figure Formula "Run it" "What to look at" Output Read "Common mistakes" \
     "Check yourself" Exercises Papers; do
     printf '## %s\n\n' "$part"
@@ -37,8 +39,21 @@ page_with() {  # EXERCISE: a page by the pattern, and no longer than it may be
       Question) yes word | head -n 800 ;;
       Symbols) printf '| symbol | here |\n|---|---|\n| n | 300<!-- = steps --> |\n' ;;
       Output) printf '<!-- output: steps -->\n```\nsteps 300\n```\n<!-- end of output -->\n' ;;
+      Read) echo "1. c.cpp: why?" ;;
       Exercises) echo "- $1 *fill in*" ;;
       Common*) printf '**In PyTorch**\n\n| gradus | PyTorch and its libraries |\n|---|---|\n| a | b |\n\n' ;;
+    esac
+  done
+}
+notes_for() {  # LESSON
+  printf "# Teacher's notes for lesson %s: a title\n" "$1"
+  for part in Objectives "Plan for 90 minutes" "Answers to Read" "Model answers" "Usual wrong answers" \
+    "Examination questions"; do
+    printf '\n## %s\n\n' "$part"
+    case $part in
+      Plan*) printf '| minutes | what |\n|---|---|\n| 60 | one |\n| 30 | two |\n' ;;
+      Answers*) echo "1. Because." ;;
+      Exam*) printf '*Answer.* 1\n\nPoints: 1 of 1.\n\n*Answer.* 2\n\nPoints: 1 of 1.\n' ;;
     esac
   done
 }
@@ -139,7 +154,7 @@ sed -i 's/^steps 300/steps 301/' $a_page;             expect "$a_page: does not 
 rm lessons/01_a/output.txt;                         expect "$a_page: does not agree with its output.txt"
 # A mark's name is the whole label of a row, and of exactly one line.
 named() { { printf 'steps 300\n\n'; printf '%s\n' "$@"; } >lessons/01_a/output.txt; }
-named "a table" "  steps, all   5" "  steps      6";     expect "$a_page:808: 'steps' is the name of 2 lines"
+named "a table" "  steps, all   5" "  steps      6";     expect "$a_page:810: 'steps' is the name of 2 lines"
 named "a table" "  steps, all   5";                     expect_none
 sed -i 's/= steps/= a table > steps/' $a_page
 named "a table" "  steps, all   5" "  steps      300";   expect_none
@@ -164,5 +179,44 @@ sed -i '/^word/{N;N;N;N;d}' $a_page;                expect "words of prose; a pa
 { echo steps 300; yes more | head -n 60; } >lessons/01_a/output.txt
 awk -v output=lessons/01_a/output.txt -f "$tools/page.awk" $a_page >build/page; cp build/page $a_page
                                                     expect "$a_page: 61 lines of output; the limit is 60"
+
+# checks_with LABEL…: a lesson's checks; tested_with LESSON LIST…: its tests' lists of failed checks.
+checks_with() {
+  echo "void f(Report& report) {"
+  for label in "$@"; do echo "  report.check_equal($label, 1, 1);"; done
+  printf '  g();\n}\n'  # two statements: a shorter function would be one line
+} >lessons/01_a/a.cpp
+tested_with() {
+  lesson=$1; shift
+  echo "TEST(L${lesson}_C, C) {"
+  for list in "$@"; do echo "  $list;"; done
+  printf '  g();\n}\n'
+} >"tests/lessons/$1_c_test.cpp"
+no_test="lessons/01_a/a.cpp:2: no test of the lesson expects Names{\"bytes of weights\"}"
+weights='"bytes of weights"' is='EXPECT_EQ(f(), Names{'
+checks_with "$weights";                             expect_only "$no_test"
+checks_with "$weights"; tested_with 01 "$is$weights})"; expect_none
+checks_with "$weights"; tested_with 02 "$is$weights})"; expect_only "$no_test"
+checks_with "$weights"; tested_with 01 "EXPECT_EQ(f(), (Names{$weights, \"b\"}))"; expect_only "$no_test"
+checks_with "$weights"; tested_with 01 "has($weights)"; expect_only "$no_test"
+checks_with "$weights"; tested_with 01 "// $is$weights})"; expect_only "$no_test"
+checks_with "$weights" "$weights"; tested_with 01 "$is$weights})"; expect "$no_test"
+checks_with 'name + ": bytes"'; tested_with 01 "$is\"a: bytes of b\"})"; expect_only 'Names{"…: bytes"}'
+checks_with 'name + ": bytes"'; tested_with 01 'const std::string b = ": bytes"' "${is}a + b})"; expect_none
+checks_with name;                                   expect_only "a.cpp:2: the check's label has no text of its own"
+
+notes=tests/course/teacher/01.md
+rm $notes;                                          expect_only "$notes is missing"
+sed -i '1s/title/name/' $notes;                     expect_only "$notes: its first line is not '# Teacher's notes for lesson 01: a title'"
+sed -i 's/^## Usual/## Common/' $notes;             expect_only "$notes: its part 5 is 'Common wrong answers'; expected 'Usual wrong answers'"
+sed -i '/^## Exam/d' $notes;                        expect_only "$notes: it lacks the part 'Examination questions'"
+sed -i 's/| 30 |/| 31 |/' $notes;                   expect_only "$notes: the minutes of its plan add up to 91"
+sed -i '/^1[.]/d' $notes;                           expect_only "$notes: 0 numbered answers to the 1 questions"
+sed -i 's/^- 01.1.*/&\n- 01.2 *explain a line*/' $a_page; expect "$notes: it lacks the model answer '### 01.2 explain a line'"
+sed -i 's/^- 01.1.*/&\n\nFor discussion: a/' $a_page; expect_only "$notes: it lacks the model answer '### For discussion'"
+sed -i 's/^## Model.*/&\n\n### 01.1 fill in\n\nPoints: 5/' $notes; expect_only "$notes: '### 01.1 fill in' is not the next model answer"
+sed -i 's/^## Model.*/&\n\n### 01.1 fill in (why)\n\nPoints: 5/' $notes; expect_none
+sed -i 's/^## Model.*/&\n\n### 01.1 fill in (why)/' $notes; expect_only "$notes: '### 01.1 fill in (why)' has no line 'Points: …'"
+sed -i '0,/^[*]Answer/{/^[*]Answer/d}' $notes;       expect_only "$notes: its examination has 1 answers"
 
 if [ $failures -eq 0 ]; then echo "self-test of check: every planted violation was found"; else exit 1; fi

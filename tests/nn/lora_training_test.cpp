@@ -69,7 +69,7 @@ TEST_P(L12_LoraTraining, OnlyAdaptersChangeAlsoOverWeightsInSixteenBits) {
 // and other ops save what the gradient of their input needs. Before the first adapter nothing is recorded.
 TEST_P(L12_LoraTraining, WhatIsSavedForAdaptersOnTheFirstProduct) {
   Transformer model(config);
-  for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
+  for (Parameter& frozen : model.parameters) model.parameters.set_trainable(frozen, false);
   Tensor x(context.device, {5, 24}, DType::F32, Kind::Temporary, "x");
   Leaf leaf;
   attach(x, leaf, "x");

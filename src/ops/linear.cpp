@@ -13,7 +13,8 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), w, to);
   }
   if (dx.wanted(1)) {
-    MatmulShape s{.lda = out, .ldb = in, .ldc = in};  // the lengths of the stored rows of dy, x and dW
+    MatmulShape s{};
+    s.lda = out, s.ldb = in, s.ldc = in;  // the lengths of the stored rows of dy, x and dW
     // BEGIN SOLUTION 02.5
     s.M = out, s.N = in, s.K = rows, s.ta = Trans::Yes;
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[0].in(), dx.out(1));

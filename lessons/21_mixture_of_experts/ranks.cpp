@@ -108,10 +108,10 @@ void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loa
                bytes_text(run.peak.allocated())});
   }
   std::cout << table;
-  check_ranks(worst, report);
+  check_runs_on_ranks(worst, report);
 }
 
-void check_ranks(const RanksOff& off, Report& report) {
+void check_runs_on_ranks(const RanksOff& off, Report& report) {
   report.check_at_most("(d) largest difference of a loss from the single-device run", off.losses, 0);
   report.check_at_most(
       "(d) largest difference of a gradient from the single-device run, relative to its norm", off.gradients,

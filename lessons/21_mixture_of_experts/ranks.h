@@ -23,7 +23,7 @@ struct RanksOff {
   double losses, gradients;
   int64_t sent;
 };
-void check_ranks(const RanksOff& off, Report& report);
+void check_runs_on_ranks(const RanksOff& off, Report& report);
 // Prints table (d), and checks losses, gradients and elements sent.
 void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loader, int64_t batch,
                  Report& report);

@@ -65,7 +65,7 @@ TEST_F(L21_Checks, BalanceLosses) {
 }
 
 TEST_F(L21_Checks, Ranks) {
-  const Checked failed(RanksOff{0, 1e-7, 0}, check_ranks);
+  const Checked failed(RanksOff{0, 1e-7, 0}, check_runs_on_ranks);
   for (const double wrong : {1e-16, double(NAN)})
     EXPECT_EQ(failed([=](RanksOff& off) { off.losses = wrong; }),
               Names{"(d) largest difference of a loss from the single-device run"});

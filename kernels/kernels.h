@@ -57,7 +57,7 @@ struct StepScalars {  // one per device, in its memory: values that change from 
   // Loss scaling, if growth_interval > 0.
   float loss_scale = 1;         // factor of the loss, and so of the gradients
   int32_t overflows = 0;        // number of skipped updates in this attempt
-  int64_t good_updates = 0;     // consecutive attempts without overflow since loss_scale changed
+  int64_t good_updates = 0;     // in a row, since the last overflow or doubling
   int64_t growth_interval = 0;  // loss_scale doubles after this number of good updates
 };
 

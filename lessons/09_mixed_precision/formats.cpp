@@ -10,17 +10,17 @@ namespace gradus {
 std::vector<Format> formats() { return {{DType::F32, 8, 23}, {DType::BF16, 8, 7}, {DType::F16, 5, 10}}; }
 
 double Format::value(uint32_t pattern) const {
-  const uint32_t ones = (1u << exponent) - 1;                // the largest stored exponent
+  const int ones = (1 << exponent) - 1;                      // the largest stored exponent
   const uint32_t digits = pattern & ((1u << mantissa) - 1);  // the stored mantissa
-  const int stored = int((pattern >> mantissa) & ones);      // the stored exponent
+  const int stored = int(pattern >> mantissa) & ones;        // the stored exponent
   const int bias = (1 << (exponent - 1)) - 1;                // the stored exponent of 2^0
   const double sign = pattern >> (exponent + mantissa) ? -1 : 1;
   // BEGIN SOLUTION 09.4
   const double fraction = std::ldexp(digits, -mantissa);
-  if (stored == int(ones)) return digits == 0 ? sign * INFINITY : NAN;
+  if (stored == ones) return digits == 0 ? sign * INFINITY : NAN;
   if (stored == 0) return sign * std::ldexp(fraction, 1 - bias);
   return sign * std::ldexp(1 + fraction, stored - bias);
-  // STUB: todo("09.4", "the number that the pattern represents: four cases", ones, digits, stored, bias, sign); return 0;
+  // STUB: todo("09.4", "the number that the pattern represents", ones, digits, stored, bias, sign); return 0;
   // END SOLUTION 09.4
 }
 double Format::largest() const { return value((((1u << exponent) - 1) << mantissa) - 1); }

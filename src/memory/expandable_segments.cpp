@@ -40,7 +40,7 @@ Block* Allocator::find_hole(int64_t size, bool small) {
     for (Block* b = segment.first; b; b = b->next)
       if (!b->mapped && free_before(b) + b->size >= size) return b;
   }
-  // STUB: todo("05.1", "return the first hole of the pool's segments with room", size, small, free_before);
+  // STUB: todo("05.3", "return the first hole of the pool's segments with room", size, small, free_before);
   // END SOLUTION 05.3
   const int64_t page = small ? kSmallPage : kLargePage;
   const int64_t addresses = round_up(std::max(size, kAddresses), page);

@@ -128,6 +128,8 @@ TEST_F(CheckedTree, WhatIsGoodIsKeptUntilSomethingItNeedsChanges) {
 TEST_F(CheckedTree, FaultsOnPaperAreFound) {
   add("src/a.cpp", "// END SOLUTION 01.2\n");
   expect_fault("src/a.cpp:9: END SOLUTION 01.2 does not close anything");
+  edit("src/a.cpp", "todo(\"01.1\"", "todo(\"01.2\"");
+  expect_fault("src/a.cpp:3: the STUB of exercise 01.1 does not name it");
   write("src/t.h", read("src/t.h") + read("src/b.cpp"));
   fs::remove("src/b.cpp");
   expect_fault("exercise 01.2: is in a header");

@@ -14,7 +14,7 @@ $(TOOL): $(COURSE)/main.cpp $(TOOL_OBJ)
 	@$(CXX) -I. $(CXXFLAGS) -O0 $^ $(LDLIBS) -o $@
 $(BUILD)/tests/course_test $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(wildcard $(COURSE)/*_test.cpp)): $(TOOL_OBJ)
 # $(call course,COMMAND,NEEDS): runs a command after setup.sh has installed NEEDS.
-course = @$(SETUP) compiler json $(2) && $(MAKE) -s $(TOOL) && CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(TOOL) $(1)
+course = +@$(SETUP) compiler json $(2) && $(MAKE) -s $(TOOL) && CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(TOOL) $(1)
 
 student:
 	$(call course,student '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)' '$(if $(filter 1,$(GITHUB)),github)')

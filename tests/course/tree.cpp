@@ -86,7 +86,7 @@ class MarkReader {
     else if (stubs && open_.id.empty())
       marks_.faults.push_back(say(here(), ": STUB outside an exercise"));
     else if (stubs)
-      ++stubs_;
+      read_stub(line);
     else if (stubs_ == 0)
       ++lines_;
   }
@@ -109,6 +109,10 @@ class MarkReader {
       fault("an exercise is named NN.k, not ", id);
     else if (!seen_.insert(id).second)
       fault("exercise ", id, " is marked twice");
+  }
+  void read_stub(const std::string& line) {
+    ++stubs_;
+    if (!has(line, "\"" + open_.id + "\"")) fault("the STUB of exercise ", open_.id, " does not name it");
   }
   void end(const std::string& id) {
     if (id != open_.id || id.empty())

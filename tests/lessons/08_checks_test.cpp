@@ -68,7 +68,7 @@ TEST(L08_Checks, APolicyThatIsNotAsPredictedFails) {
 
 // The checks of part (b).
 TEST(L08_Checks, AChoiceAboveItsBudgetOrOfAWrongCostFails) {
-  RecordProperty("exercise", "08.3");
+  RecordProperty("exercise", "08.5");
   const std::vector<BudgetChoice> right = choose_for_budgets(model(4), 2);
   ASSERT_EQ(right.size(), 20u);
   int64_t with_brute = 0;

@@ -53,31 +53,28 @@ TEST(L09_Formats, ValueOfEachPattern) {
 // rounded to the number whose last bit is 0.
 TEST(L09_Formats, AMasterCopyAddsUpSmallUpdates) {
   RecordProperty("exercise", "09.1");
-  const auto expect = [](DType t, double update, int64_t count, double alone, double with_copy) {
-    const std::string which = std::to_string(count) + " updates of " + std::to_string(update) +
-                              ", a weight of 1 in " + name_of(t) + ", ";
-    const double got_alone = after_updates(1, update, count, t, false),
-                 got = after_updates(1, update, count, t, true), exact = 1 - double(count) * update;
-    EXPECT_EQ(got_alone, alone) << which << "without a master copy"
-                                << usual_mistake(
-                                       {{got_alone == rounded(exact, t),
-                                         "without a master copy, the weight is rounded only at the end"}});
-    EXPECT_EQ(got, with_copy) << which << "with a master copy"
-                              << usual_mistake({{got == exact,
-                                                 "the weight is the master copy, not rounded to its type"},
-                                                {got == alone, "the master copy is not in fp32"}});
+  const auto updated = [](DType t, double update, int64_t count, bool master_copy, double expected) {
+    const double weight = after_updates(1, update, count, t, master_copy), exact = 1 - double(count) * update;
+    EXPECT_EQ(weight, expected)
+        << count << " updates of " << update << ", from a weight of 1 in " << name_of(t)
+        << (master_copy ? ", with" : ", without") << " a master copy"
+        << (master_copy
+                ? usual_mistake({{weight == exact, "the weight is the master copy, not rounded to its type"},
+                                 {weight == 1, "the master copy is not in fp32"}})
+                : usual_mistake({{weight == rounded(exact, t),
+                                  "without a master copy, the weight is rounded only at the end"}}));
   };
-  expect(DType::F16, 0x1p-12, 0, 1, 1);
-  expect(DType::F16, 0x1p-12, 1, 1, 1);
-  expect(DType::F16, 0x1p-12, 2, 1, 1 - 0x1p-11);
-  expect(DType::F16, 0x1p-12, 1000, 1, 1 - 1000 * 0x1p-12);
-  expect(DType::F16, -0x1p-11, 3, 1, 1 + 0x1p-9);
-  expect(DType::BF16, 0x1p-10, 3, 1, 1 - 0x1p-8);
-  expect(DType::BF16, 0x1p-10, 256, 1, 0.75);
-  expect(DType::BF16, 0.25, 3, 0.25, 0.25);
-  EXPECT_EQ(after_updates(1 + 0x1p-12, 0, 1, DType::F16, true), 1);
-  EXPECT_EQ(after_updates(0.1, 0x1p-30, 3, DType::F32, true),
-            after_updates(0.1, 0x1p-30, 3, DType::F32, false));
+  updated(DType::F16, 0x1p-12, 0, false, 1), updated(DType::F16, 0x1p-12, 0, true, 1);
+  updated(DType::F16, 0x1p-12, 1, false, 1), updated(DType::F16, 0x1p-12, 1, true, 1);
+  updated(DType::F16, 0x1p-12, 2, false, 1), updated(DType::F16, 0x1p-12, 2, true, 1 - 0x1p-11);
+  updated(DType::F16, 0x1p-12, 1000, false, 1), updated(DType::F16, 0x1p-12, 1000, true, 1 - 1000 * 0x1p-12);
+  updated(DType::F16, -0x1p-11, 3, false, 1), updated(DType::F16, -0x1p-11, 3, true, 1 + 0x1p-9);
+  updated(DType::BF16, 0x1p-10, 256, false, 1), updated(DType::BF16, 0x1p-10, 256, true, 0.75);
+  updated(DType::BF16, 0.25, 3, false, 0.25), updated(DType::BF16, 0.25, 3, true, 0.25);
+  EXPECT_EQ(after_updates(1 + 0x1p-12, 0, 1, DType::F16, true), 1) << "the weight has its type";
+  // 2^-25 is half of the distance of fp32 numbers above 0.5.
+  EXPECT_EQ(after_updates(0.75, 0x1p-26, 4, DType::F32, true), 0.75)
+      << "a master copy is in fp32, so it is rounded to fp32 after each update";
 }
 
 TEST(L09_Formats, RangeAndPrecision) {

@@ -85,11 +85,13 @@ TEST(L12_Exercises, OnlyAdaptersTrain) {
   const int64_t all = model.parameters.numel(), own = int64_t(model.parameters.size());
   model.parameters.set_trainable(model.parameters.find("wpe.weight"), false);
   add_lora(model, ".*attn.*", {.r = 2, .alpha = 3, .dropout = 0.25}, 1);  // two layers in each of two blocks
+  const int64_t size = int64_t(model.parameters.size());
+  ASSERT_EQ(size, own + 8) << "two new parameters for each of four layers"
+                           << usual_mistake({{size == own, "A and B are not added to model.parameters"}});
   const int64_t training = model.parameters.numel_trainable(), adapters = 2 * 2 * ((16 + 48) + (16 + 16));
   EXPECT_EQ(training, adapters) << usual_mistake(
       {{training == 0, "nothing trains: were the adapters added before the model was frozen?"},
        {training > all / 2, "the weights of the model still train"}});
-  EXPECT_EQ(int64_t(model.parameters.size()), own + 8) << "two parameters for each of four layers";
   for (const Parameter& p : model.parameters)
     EXPECT_EQ(p.trainable(), p.name.find(".lora_") != std::string::npos) << p.name;
   for (const Linear* l : model.linears()) {
@@ -151,7 +153,10 @@ TEST_F(L12_Merge, MergingAddsTheProductToTheWeight) {
                    ba = b[2 * o] * a[i] + b[2 * o + 1] * a[16 + i];
       ASSERT_NEAR(got, w + 1.5 * ba, 1e-6) << usual_mistake(
           {{std::abs(got - 1.5 * ba) < 1e-6, "the weight has become the product; its old value is lost"},
-           {std::abs(got - w - ba) < 1e-6, "B A is added without its factor alpha/r"}});
+           {std::abs(got - w - ba) < 1e-6, "B A is added without its factor alpha/r"},
+           {std::abs(got - w - 3 * ba) < 1e-6, "B A is scaled by alpha: what is alpha divided by?"},
+           {o == 0 && std::abs(got - w - 1.5 * (a[0] * b[i] + a[1] * b[16 + i])) < 1e-6,
+            "A stands on the left, but the rows of the product are those of B"}});
     }
 }
 

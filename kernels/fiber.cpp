@@ -58,18 +58,26 @@ Fiber::Fiber(size_t stack_bytes) : bytes_(stack_bytes), mapped_(true) {
   stack_ = static_cast<char*>(p) + kPage;
 }
 
+// Calls that were abandoned leave red zones, which AddressSanitizer would find in whatever is mapped here
+// next.
+void Fiber::forget_calls() {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(stack_, bytes_);
+#endif
+}
+
 Fiber::~Fiber() {
-  if (mapped_) munmap(stack_ - kPage, kPage + bytes_);
+  if (!mapped_) return;
+  forget_calls();
+  munmap(stack_ - kPage, kPage + bytes_);
 }
 
 void Fiber::start(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;
   exceptions_ = {};
-#ifdef __SANITIZE_ADDRESS__
-  __asan_unpoison_memory_region(stack_, bytes_);  // the red zones of abandoned calls
+  forget_calls();
   fake_stack_ = nullptr;
-#endif
 #ifdef GRADUS_UCONTEXT
   getcontext(&saved_);
   saved_.uc_stack.ss_sp = stack_;

@@ -29,6 +29,7 @@ class Fiber {
  private:
   static void first_call();
   void arrived();
+  void forget_calls();
 
   char* stack_ = nullptr;  // its lowest address
   size_t bytes_ = 0;

@@ -188,7 +188,7 @@ class GradeCheck : public GradeTrial {
     const Json gradescope = Json::parse(read(folder + "results.json"), nullptr, false),
                total = report_["total"];
     if (gradescope["score"] != total || gradescope["tests"].size() != report_["exercises"].size() ||
-        !has(gradescope["tests"][1]["output"], "\"a \\ <b> & c\""))
+        !has(gradescope["tests"][2]["output"], "\"a \\ <b> & c\""))
       fail("results.json: ", gradescope.dump());
     if (!has(junit, "errors=\"0\"") || !has(junit, "&quot;a \\ &lt;b&gt; &amp; c&quot;"))
       fail("junit.xml: ", junit);

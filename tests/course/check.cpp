@@ -158,10 +158,10 @@ class Check {
  private:
   // The tests with points of their own record the exercise, and their points are those of the exercise.
   void parts_on_paper(const std::string& page, const Exercise& e) {
+    const std::vector<Recorded> mine = tests_of(e.id, tests_);
     int sum = 0;
     for (const Exercise::Part& part : e.parts) {
       sum += part.points;
-      const std::vector<Recorded> mine = tests_of(e.id, tests_);
       if (std::none_of(mine.begin(), mine.end(), [&](const Recorded& r) { return part.has(r.test); }))
         fault(page, ": exercise ", e.id, " has points for ", part.test, ", which does not record it");
     }

@@ -107,11 +107,10 @@ std::string table_of(const Report& report) {
   else
     text << "lesson " << report.lesson << ": " << report.total() << " of " << report.most() << " points\n";
   if (report.by_a_person.empty()) return text.str();
+  Lines left;
+  for (const Exercise& e : report.by_a_person) left.push_back(e.id + " " + e.kind);
   text << "for a person to grade, with the answers and points of tests/course/teacher/" << report.lesson
-       << ".md:";
-  for (const Exercise& e : report.by_a_person)
-    text << (&e == &report.by_a_person.front() ? " " : ", ") << e.id << " " << e.kind;
-  text << "\n";
+       << ".md: " << joined(left, ", ") << "\n";
   return text.str();
 }
 

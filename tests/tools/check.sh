@@ -143,14 +143,6 @@ Exercises Papers"
   done
 }
 
-# The teachers' page agrees with the times, points and prerequisites of the lessons' pages. It is not handed out.
-syllabus() {
-  page=tests/course/teacher/README.md
-  [ -f $page ] || return
-  { awk -f "$tools/syllabus.awk" lessons/README.md lessons/[0-9][0-9]_*/README.md $page >"$found.md"; } 2>&1
-  cmp -s "$found.md" $page || echo "$page: does not agree with the lessons' pages; run make syllabus"
-}
-
 # The words of words.txt, in text; in sources only lines with a comment or a string are searched.
 words() {
   list=$tools/words.txt

@@ -14,3 +14,11 @@ teachers_notes() {
     awk -v nn="$nn" -f "$tools/teacher.awk" "$page" "$notes"
   done
 }
+
+# The teachers' page agrees with the times, points and prerequisites of the lessons' pages. It is not handed out.
+syllabus() {
+  page=tests/course/teacher/README.md
+  [ -f $page ] || return
+  { awk -f "$tools/syllabus.awk" lessons/README.md lessons/[0-9][0-9]_*/README.md $page >"$found.md"; } 2>&1
+  cmp -s "$found.md" $page || echo "$page: does not agree with the lessons' pages; run make syllabus"
+}

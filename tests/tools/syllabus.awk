@@ -39,6 +39,7 @@ function begin_page(folder) {
   name[nn] = folder
   gsub(/_/, " ", name[nn])
   lesson[++lessons] = nn
+  every = every " " nn
 }
 function before_bar(text) { return substr(text, 1, index(text, "|") - 1) }
 
@@ -60,6 +61,12 @@ function numbers_in(text,    list, first, last) {
 }
 function has(list, one) { return index(list, " " one " ") > 0 }
 function with(list, one) { return has(list, one) ? list : list one " " }
+function minus(list, other,    n, part, i, rest) {
+  n = split(list, part, " ")
+  rest = " "
+  for (i = 1; i <= n; ++i) if (!has(other, part[i])) rest = rest part[i] " "
+  return rest
+}
 
 # all[NN]: the lessons that NN requires, and those that these require.
 function close_all(    i, k, n, part, at, more) {
@@ -92,14 +99,8 @@ function graph(    i) {
   print "```mermaid\ngraph LR"
   for (i = 1; i <= lessons; ++i) print "  L" lesson[i] "[\"" name[lesson[i]] "<br/>" hours[lesson[i]] " h\"]"
   for (i = 1; i <= lessons; ++i) edges(direct(required[lesson[i]]), " --> ", lesson[i])
-  for (i = 1; i <= lessons; ++i) edges(direct_optional(lesson[i]), " -.-> ", lesson[i])
+  for (i = 1; i <= lessons; ++i) edges(minus(direct(optional[lesson[i]]), all[lesson[i]]), " -.-> ", lesson[i])
   print "```"
-}
-function direct_optional(at,    n, part, i, rest) {
-  n = split(direct(optional[at]), part, " ")
-  rest = " "
-  for (i = 1; i <= n; ++i) if (!has(all[at], part[i])) rest = rest part[i] " "
-  return rest
 }
 function edges(list, arrow, to,    n, part, i) {
   n = split(list, part, " ")
@@ -156,13 +157,8 @@ function computed(what, cell, list, is_all) {
   if (what == "homework") return sum(hours, list) - lecture * (is_all ? weeks : 1)
   if (what == "per week") return least " to " most
   if (what == "points") return sum(points, list)
-  if (what == "left out") return short(without(list))
+  if (what == "left out") return short(minus(every, list))
   return cell
-}
-function without(list,    i, rest) {
-  rest = " "
-  for (i = 1; i <= lessons; ++i) if (!has(list, lesson[i])) rest = rest lesson[i] " "
-  return rest
 }
 # Adds the weeks of a cell to the course; returns their lessons.
 function teach(cell,    n, week, i, k, m, part, lacking, new, now) {
@@ -179,17 +175,11 @@ function teach(cell,    n, week, i, k, m, part, lacking, new, now) {
       new = with(new, part[k])
     }
     for (k = 1; k <= m; ++k) {
-      lacking = lacks(part[k])
+      lacking = short(minus(all[part[k]], taught))
       if (lacking != "-") fail(FILENAME ":" FNR ": lesson " part[k] " needs " lacking ", which no earlier week has")
     }
     if (i == 1 || sum(hours, now) < least) least = sum(hours, now)
     if (i == 1 || sum(hours, now) > most) most = sum(hours, now)
   }
   return new
-}
-function lacks(at,    n, part, i, list) {
-  list = " "
-  n = split(all[at], part, " ")
-  for (i = 1; i <= n; ++i) if (!has(taught, part[i])) list = list part[i] " "
-  return short(list)
 }

@@ -79,7 +79,8 @@ struct HeadTiles {
   static void multiply(int64_t words, const X* rows, const X* cols, int64_t stride, int64_t tiles, S* sums) {
     for (int64_t c = 0; c < tiles; ++c)
       for (int64_t r = 0; r < kStrip; r += Tile<X>::kRows)
-        multiply_tile(words, rows + r * words, cols + c * kCols * stride, sums + c * kTile + r * kCols);
+        multiply_tile<X>(words, {rows + r * words}, {cols + c * kCols * stride},
+                         {sums + c * kTile + r * kCols}, Write::Add);
   }
   // The dot products of a strip's vectors with those of `tiles` panels of columns.
   void dots(const W* strip, const W* cols, int64_t tiles, S* sums) const {

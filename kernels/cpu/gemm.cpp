@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm.h"
 
+#include <unistd.h>
+
 #include "kernels/cpu/io.h"
 #include "kernels/cpu/panels.h"
 
@@ -7,16 +9,57 @@ namespace gradus::cpu {
 
 namespace {
 
-// The depth of a block of K, in words. A panel of B of this depth stays in L2 while panels of A are
-// multiplied with it. 2048 floats; half as many for AMX, whose panels of A are larger.
-template <class W>
-constexpr int64_t kDepth = (Tile<W>::kMatrices ? 4096 : 8192) / int64_t(sizeof(W));
+constexpr int64_t kDepth = 1024;  // the most words of K in a block
 // Words of K after which the next panel of A is taken: for AMX, these words of B's panel stay in L1.
 template <class W>
-constexpr int64_t kPass = Tile<W>::kMatrices ? 128 : kDepth<W>;
-constexpr int64_t kChunkPanels = 4;  // panels of A that one thread packs and multiplies at a time
+constexpr int64_t kPass = Tile<W>::kMatrices ? 128 : kDepth;
+// Panels of A that one thread packs at a time.
 template <class W>
-constexpr int64_t kChunkRows = kChunkPanels* Tile<W>::kRows;
+constexpr int64_t kChunkPanels = Tile<W>::kMatrices ? 4 : 8;
+template <class W>
+constexpr int64_t kChunkRows = kChunkPanels<W>* Tile<W>::kRows;
+
+struct Range {  // of rows or columns
+  int64_t begin, end;
+  int64_t panels(int64_t width) const { return (end - begin + width - 1) / width; }
+  // Of this range's panels, as many as of any other part, or one fewer.
+  Range part(int64_t width, int64_t number, int64_t parts) const {
+    const int64_t n = panels(width);
+    return {begin + n * number / parts * width, std::min(begin + n * (number + 1) / parts * width, end)};
+  }
+};
+
+// A block of op(B), with the rows of C that it is multiplied for.
+struct Block {
+  Range rows, cols;
+  int64_t k0, numbers, words;  // of K
+  bool first, last;            // of the blocks of K
+};
+
+// In how many parts the rows are divided among a team, so that nobody has more tiles than necessary; the
+// columns are divided in team / row_parts.
+int64_t row_parts(int64_t team, int64_t row_panels, int64_t col_panels) {
+  int64_t best = team, least = INT64_MAX / 20;
+  for (int64_t parts = team; parts > 0; --parts) {
+    if (team % parts != 0) continue;
+    const int64_t others = team / parts;
+    const int64_t most = ((row_panels + parts - 1) / parts) * ((col_panels + others - 1) / others);
+    if (best == team ? 20 * most < 19 * least : most < least) best = parts, least = most;
+  }
+  return best;
+}
+
+// The bytes that stay in a core's L2 cache while other numbers pass through it.
+int64_t bytes_that_stay() {
+  static const int64_t bytes = [] {
+    int64_t cache = 1 << 20;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    cache = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), cache);
+#endif
+    return cache / 2;
+  }();
+  return bytes;
+}
 
 // Writes the valid part of a tile of finished sums to C.
 template <class S, class TC>
@@ -28,76 +71,173 @@ void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S
   });
 }
 
-// The parts of the workspace: half for a block of B, a quarter for partial sums (dense tiles), a quarter for
-// the threads' rows of A.
-template <class W>
-struct Buffers {
+// In a team of one there may be an enclosing parallel region, whose threads do other work.
+void wait_for_team(int64_t team) {
+  if (team == 1) return;
+#pragma omp barrier
+}
+
+template <class TA, class TB, class TC>
+struct Gemm {
+  using W = WordOf<TA, TB>;
   using Sum = typename Word<W>::Sum;
   static_assert(sizeof(Sum) == sizeof(W));
-  static constexpr int kCols = Tile<W>::kCols;
+  static constexpr int kRows = Tile<W>::kRows, kCols = Tile<W>::kCols, kNumbers = Word<W>::kNumbers;
+  static constexpr int64_t kTile = kRows * kCols;
+
+  const GemmProblem<TA, TB, TC>& p;
+  int64_t words, depth;  // of K; the most in a block
+  // Whether A and B are read in place, else from packed panels; and whether sums over blocks of K are written
+  // to C, else to tiles apart. This changes no result.
+  bool a_in_place = false, b_in_place = false, c_in_place = false;
+  // The parts of the workspace: a quarter for the threads' rows of A, a quarter for partial sums (dense
+  // tiles), half for a block of B.
   W *a, *b;
   Sum* partial;
-  int64_t depth, cols, rows, threads;  // of a block of B; of the partial sums; that have rows of A
+  int64_t cols, rows, threads;  // the most in a block of B; of partial sums; that have rows of A
 
-  Buffers(void* workspace, int64_t bytes, int64_t words) {
+  Gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes)
+      : p(problem), words(std::max<int64_t>(words_of<W>(p.K), 1)) {  // K = 0 still writes zeros
+    const int64_t blocks = (words + kDepth - 1) / kDepth;
+    depth = round_up((words + blocks - 1) / blocks, Tile<W>::kDeep);
+    // A matrix whose rows in memory are far apart is read in place only if it stays in the cache.
+    const auto near = [&](int64_t row) { return depth * row * int64_t(sizeof(W)) <= bytes_that_stay(); };
+    if constexpr (std::is_same_v<TA, W>) a_in_place = p.a_col == 1 || near(p.a_col);
+    if constexpr (std::is_same_v<TB, W>) b_in_place = p.b_col == 1 && near(p.b_row);
+    if constexpr (std::is_same_v<TC, Sum>)
+      c_in_place = p.alpha == 1 && (p.write == Write::Set || words <= std::min(depth, kPass<W>));
+
     const int64_t quarter = bytes / 4 / int64_t(sizeof(W)) / 64 * 64;
     a = static_cast<W*>(workspace);
     partial = static_cast<Sum*>(workspace) + quarter;
     b = a + 2 * quarter;
-    depth = std::clamp<int64_t>(words, 1, kDepth<W>);
-    cols = std::clamp<int64_t>(2 * quarter / depth / kCols * kCols, kCols, 1024);
-    rows = std::max<int64_t>(quarter / cols / kChunkRows<W> * kChunkRows<W>, kChunkRows<W>);
+    // Panels of A in place are each multiplied with a block of B that stays in the cache. Packed ones stay
+    // there themselves while a wide block of B passes.
+    const int64_t most = a_in_place ? bytes_that_stay() / int64_t(sizeof(W)) : 2 * quarter;
+    cols = std::clamp<int64_t>(std::min(most, 2 * quarter) / depth / kCols * kCols, kCols, 1024);
+    rows = c_in_place || words <= depth
+               ? p.M
+               : std::max<int64_t>(quarter / cols / kChunkRows<W> * kChunkRows<W>, kChunkRows<W>);
     threads = std::max<int64_t>(quarter / (kChunkRows<W> * depth), 1);
   }
-};
 
-// A block of K: `numbers` numbers from k0 on, in `words` words.
-struct Depth {
-  int64_t k0, numbers, words;
-};
-
-// Multiplies rows [i0, i0 + rows) with the packed block of B (`cols` columns from j0).
-template <class W, class TA, class TB, class TC>
-void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
-                    Depth d, const W* b, W* a, typename Word<W>::Sum* partial) {
-  using Sum = typename Word<W>::Sum;
-  constexpr int kRows = Tile<W>::kRows, kCols = Tile<W>::kCols;
-  const bool first = d.k0 == 0, last = d.k0 + d.numbers == p.K;
-  for (int64_t i = 0; i < rows; i += kRows)
-    pack_a(d.numbers, d.words, std::min<int64_t>(kRows, rows - i), p.a + (i0 + i) * p.a_row + d.k0 * p.a_col,
-           p.a_row, p.a_col, a + i * d.words);
-  const TileRegisters<W> registers;
-  alignas(64) Sum tiles[kChunkPanels][kRows * kCols];
-  for (int64_t j = 0; j < cols; j += kCols) {
-    for (int64_t i = 0; i < rows; i += kRows) std::fill_n(tiles[i / kRows], kRows * kCols, Sum(0));
-    if (last)  // prefetches C while the tiles are multiplied
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t e = 0; e < kCols; e += 64 / int64_t(sizeof(TC)))
-          __builtin_prefetch(p.c + (i0 + i) * p.ldc + j0 + j + e, 1);
-    for (int64_t k = 0; k < d.words; k += kPass<W>)
-      for (int64_t i = 0; i < rows; i += kRows)
-        multiply_tile(std::min(kPass<W>, d.words - k), a + i * d.words + k * kRows,
-                      b + j * d.words + k * kCols, tiles[i / kRows]);
-    for (int64_t i = 0; i < rows; i += kRows) {
-      Sum* const tile = tiles[i / kRows];
-      Sum* sums = partial + (i / kRows * (round_up(cols, kCols) / kCols) + j / kCols) * kRows * kCols;
-      if (!first)
-        for (int e = 0; e < kRows * kCols; ++e) tile[e] += sums[e];
-      if (last)
-        write_tile(tile, std::min<int64_t>(kRows, rows - i), std::min<int64_t>(kCols, cols - j),
-                   p.c + (i0 + i) * p.ldc + j0 + j, p.ldc, Sum(p.alpha), p.write);
-      else
-        std::copy(tile, tile + kRows * kCols, sums);
-    }
+  void run() const {
+    const bool worth_it = p.M * p.N * p.K > 64 * 64 * 64;
+    const int64_t team = worth_it ? std::min<int64_t>(thread_count(), threads) : 1;
+    if (team == 1)
+      return multiply(0, 1);  // most products of attention, in which a parallel region takes time
+#pragma omp parallel num_threads(team)
+    multiply(thread_index(), team_size());
   }
-}
+
+  // What thread `me` of a team does.
+  void multiply(int64_t me, int64_t team) const {
+    for (int64_t i0 = 0; i0 < p.M; i0 += rows)
+      for (int64_t j0 = 0; j0 < p.N; j0 += cols)
+        for (int64_t k0 = 0; k0 < words * kNumbers; k0 += depth * kNumbers) {
+          const int64_t numbers = std::min(depth * kNumbers, p.K - k0);
+          const Block d{{i0, std::min(i0 + rows, p.M)},
+                        {j0, std::min(j0 + cols, p.N)},
+                        k0,
+                        numbers,
+                        words_of<W>(numbers),
+                        k0 == 0,
+                        k0 + numbers == p.K};
+          multiply_block(d, me, team);
+        }
+  }
+
+  // Packs a part of the block of B, then multiplies a part of C.
+  void multiply_block(const Block& d, int64_t me, int64_t team) const {
+    const Range to_pack{b_in_place ? d.cols.end - (d.cols.end - d.cols.begin) % kCols : d.cols.begin,
+                        d.cols.end};
+    if (to_pack.begin < to_pack.end) {
+      const Range mine = to_pack.part(kCols, me, team);
+      pack_b(d.numbers, d.words, mine.end - mine.begin, p.b + d.k0 * p.b_row + mine.begin * p.b_col, p.b_col,
+             p.b_row, b + (mine.begin - d.cols.begin) * d.words);
+      wait_for_team(team);
+    }
+    const int64_t parts = row_parts(team, d.rows.panels(kRows), d.cols.panels(kCols)),
+                  col_parts = team / parts;
+    const Range my_rows = d.rows.part(kRows, me / col_parts, parts);
+    const Range my_cols = d.cols.part(kCols, me % col_parts, col_parts);
+    const int64_t chunks = (my_rows.panels(kRows) + kChunkPanels<W> - 1) / kChunkPanels<W>;
+    for (int64_t q = 0; q < chunks; ++q)
+      multiply_chunk(d, my_rows.part(kRows, q, chunks), my_cols, a + me * (kChunkRows<W> * depth));
+    wait_for_team(team);
+  }
+
+  void multiply_chunk(const Block& d, Range rows, Range cols, W* packed) const {
+    TileRows<W> panels[kChunkPanels<W>];
+    int64_t i = rows.begin;
+    if constexpr (std::is_same_v<TA, W>)
+      for (; a_in_place && i + kRows <= rows.end; i += kRows)
+        panels[(i - rows.begin) / kRows] = {p.a + i * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col};
+    pack_a(d.numbers, d.words, rows.end - i, p.a + i * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col, packed);
+    for (; i < rows.end; i += kRows, packed += kRows * d.words) panels[(i - rows.begin) / kRows] = {packed};
+
+    const TileRegisters<W> registers;
+    if (a_in_place)
+      for (i = rows.begin; i < rows.end; i += kRows)
+        for (int64_t j = cols.begin; j < cols.end; j += kCols)
+          multiply_column(d, {i, std::min(i + kRows, rows.end)}, j, panels + (i - rows.begin) / kRows);
+    else
+      for (int64_t j = cols.begin; j < cols.end; j += kCols) multiply_column(d, rows, j, panels);
+  }
+
+  // The tiles of these rows and of the columns from j on.
+  void multiply_column(const Block& d, Range rows, int64_t j, const TileRows<W>* panels) const {
+    const int64_t cols = std::min<int64_t>(kCols, d.cols.end - j);
+    TileCols<W> from{b + (j - d.cols.begin) * d.words};
+    if constexpr (std::is_same_v<TB, W>)
+      if (b_in_place && cols == kCols) from = {p.b + d.k0 * p.b_row + j, p.b_row};
+    alignas(64) Sum sums[kChunkPanels<W>][kTile];
+    TileSums<W> to[kChunkPanels<W>];
+    for (int64_t i = rows.begin, q = 0; i < rows.end; i += kRows, ++q) {
+      to[q] = {sums[q]};
+      if constexpr (std::is_same_v<TC, Sum>)
+        if (c_in_place && i + kRows <= rows.end && cols == kCols) to[q] = {p.c + i * p.ldc + j, p.ldc};
+    }
+    const Write to_c = d.first ? p.write : Write::Add;
+    int64_t k = 0;
+    do  // once even if K is 0
+      for (int64_t q = 0; q < rows.panels(kRows); ++q) {
+        multiply_tile<W>(std::min(kPass<W>, d.words - k),
+                         {panels[q].p + k * panels[q].col, panels[q].row, panels[q].col},
+                         {from.p + k * from.row, from.row}, to[q],
+                         k > 0                ? Write::Add
+                         : to[q].p == sums[q] ? Write::Set
+                                              : to_c);
+      }
+    while ((k += kPass<W>) < d.words);
+    for (int64_t i = rows.begin, q = 0; i < rows.end; i += kRows, ++q)
+      if (to[q].p == sums[q]) finish(d, {i, std::min(i + kRows, rows.end)}, {j, j + cols}, sums[q]);
+  }
+
+  // Adds a tile's sums of one block of K to the others, and writes the last to C.
+  void finish(const Block& d, Range i, Range j, Sum* sums) const {
+    TC* const c = p.c + i.begin * p.ldc + j.begin;
+    const int64_t valid_rows = i.end - i.begin, valid_cols = j.end - j.begin;
+    if (c_in_place)
+      return write_tile(sums, valid_rows, valid_cols, c, p.ldc, Sum(1), d.first ? p.write : Write::Add);
+    const int64_t across = d.cols.panels(kCols);
+    Sum* const before =
+        partial + ((i.begin - d.rows.begin) / kRows * across + (j.begin - d.cols.begin) / kCols) * kTile;
+    if (!d.first)
+      for (int e = 0; e < kTile; ++e) sums[e] += before[e];
+    if (d.last)
+      write_tile(sums, valid_rows, valid_cols, c, p.ldc, Sum(p.alpha), p.write);
+    else
+      std::copy(sums, sums + kTile, before);
+  }
+};
 
 }  // namespace
 
 template <class S>
 int64_t gemm_bytes(int64_t K) {
   const auto words = [&]<class W>(W) {  // in a thread's rows of A
-    return kChunkRows<W> * std::clamp<int64_t>(words_of<W>(K), 1, kDepth<W>);
+    return kChunkRows<W> * std::clamp<int64_t>(words_of<W>(K), 1, kDepth);
   };
   return 4 * round_up(std::max(words(S()), words(Bf16Pair())), 64) * int64_t(sizeof(S));
 }
@@ -105,45 +245,8 @@ template int64_t gemm_bytes<float>(int64_t);
 template int64_t gemm_bytes<double>(int64_t);
 
 template <class TA, class TB, class TC>
-void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
-  using W = WordOf<TA, TB>;
-  constexpr int kRows = Tile<W>::kRows, kCols = Tile<W>::kCols;
-  constexpr int64_t kNumbers = Word<W>::kNumbers;
-  if (p.M == 0 || p.N == 0) return;
-  const int64_t words = std::max<int64_t>(words_of<W>(p.K), 1);  // K = 0 still writes zeros
-  const Buffers<W> buffers(workspace, bytes, words);
-  const bool worth_it = p.M * p.N * p.K > 64 * 64 * 64;
-  const int64_t team = worth_it ? std::min<int64_t>(thread_count(), buffers.threads) : 1;
-#pragma omp parallel num_threads(team) if (team > 1)
-  {
-    const int64_t me = team > 1 ? thread_index() : 0;
-    W* a = buffers.a + me * (kChunkRows<W> * buffers.depth);
-    const int64_t most_rows = words > kDepth<W> ? buffers.rows : p.M;  // one block of K needs no sums
-    for (int64_t i0 = 0; i0 < p.M; i0 += most_rows)
-      for (int64_t j0 = 0; j0 < p.N; j0 += buffers.cols)
-        for (int64_t k0 = 0; k0 < words * kNumbers; k0 += kDepth<W> * kNumbers) {
-          const int64_t rows = std::min(most_rows, p.M - i0);
-          const int64_t cols = std::min(buffers.cols, p.N - j0);
-          const int64_t numbers = std::min(kDepth<W> * kNumbers, p.K - k0);
-          const Depth d{k0, numbers, words_of<W>(numbers)};
-          const int64_t panels = (cols + kCols - 1) / kCols, row_panels = (rows + kRows - 1) / kRows;
-          // The same number of chunks for each thread, or nearly: otherwise the last ones would keep a single
-          // thread busy.
-          const int64_t chunks = round_up((row_panels + kChunkPanels - 1) / kChunkPanels, team);
-#pragma omp for schedule(static)
-          for (int64_t q = 0; q < panels; ++q)
-            pack_b(numbers, d.words, std::min<int64_t>(kCols, cols - q * kCols),
-                   p.b + k0 * p.b_row + (j0 + q * kCols) * p.b_col, p.b_col, p.b_row,
-                   buffers.b + q * kCols * d.words);
-#pragma omp for schedule(static)
-          for (int64_t q = 0; q < chunks; ++q) {
-            const int64_t begin = row_panels * q / chunks * kRows;
-            const int64_t end = std::min(row_panels * (q + 1) / chunks * kRows, rows);
-            multiply_chunk(p, i0 + begin, end - begin, j0, cols, d, buffers.b, a,
-                           buffers.partial + begin * round_up(cols, kCols));
-          }
-        }
-  }
+void gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes) {
+  if (problem.M > 0 && problem.N > 0) Gemm<TA, TB, TC>(problem, workspace, bytes).run();
 }
 
 #define INSTANCE(TA, TB, TC) template void gemm(const GemmProblem<TA, TB, TC>&, void*, int64_t)

@@ -3,6 +3,7 @@
 // Write::Add requires.
 #include "kernels/cpu/gemm_tile.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "kernels/check.h"
@@ -16,33 +17,59 @@
 
 namespace gradus::cpu {
 
+template <class W, class Vector>
+static void write_sums(Vector (&sum)[kRows][kVectors], TileSums<W> to, Write write) {
+  const auto place = [&](int i, int v) -> typename Tile<W>::Vector& {
+    return *reinterpret_cast<typename Tile<W>::Vector*>(to.p + i * to.row + v * Tile<W>::kLanes);
+  };
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v)
+      place(i, v) = write == Write::Add ? place(i, v) + sum[i][v] : sum[i][v];
+}
+
 template <class S>
-void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b,
-                   typename Word<S>::Sum* __restrict sums) {
+void multiply_tile(int64_t K, TileRows<S> a, TileCols<S> b, TileSums<S> sums, Write write) {
   using Vector = typename Tile<S>::Vector;
   constexpr int kLanes = Tile<S>::kLanes;
   Vector sum[kRows][kVectors] = {};
-  const auto place = [&](int i, int v) -> Vector& {
-    return *reinterpret_cast<Vector*>(sums + (i * kVectors + v) * kLanes);
-  };
-  // BEGIN SOLUTION 01.8
-  for (int64_t k = 0; k < K; ++k, a += kRows, b += Tile<S>::kCols) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
+#ifndef AHEAD
+#define AHEAD 4
+#endif
+  constexpr int kAhead = AHEAD;
+  // Pointers to every third row: an address can have a pointer plus 0, 1 or 2 times a register.
+  const S* rows[kRows / 3];
+  for (int i = 0; i < kRows / 3; ++i) rows[i] = a.p + 3 * i * a.row;
+  const auto number = [&](int i) { return rows[i / 3][i % 3 * a.row]; };
+  const auto step = [&] {
+    // BEGIN SOLUTION 01.8
+    const Vector b0 = *reinterpret_cast<const Vector*>(b.p),
+                 b1 = *reinterpret_cast<const Vector*>(b.p + kLanes);
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
-      sum[i][0] += a[i] * b0;
-      sum[i][1] += a[i] * b1;
+      const S x = number(i);
+      sum[i][0] += x * b0;
+      sum[i][1] += x * b1;
     }
+    // END SOLUTION 01.8
+    __builtin_prefetch(b.p + kAhead * b.row);
+    __builtin_prefetch(b.p + kAhead * b.row + kLanes);
+    __builtin_prefetch(rows[0] + kAhead * a.col);
+    for (const S*& row : rows) row += a.col;
+    b.p += b.row;
+  };
+  int64_t k = 0;
+  for (; k < std::min<int64_t>(kRows, K); ++k) {
+    __builtin_prefetch(sums.p + k * sums.row, 1);
+    __builtin_prefetch(sums.p + k * sums.row + kLanes, 1);
+    step();
   }
-  // STUB: todo("01.8", "for each k, add the outer product of kRows values of a and kCols of b", K, a, b, kLanes);
-  // END SOLUTION 01.8
-#pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) place(i, v) += sum[i][v];
+  for (; k < K; ++k) step();
+  write_sums<S>(sum, sums, write);
 }
 
-template void multiply_tile(int64_t, const float*, const float*, float*);
-template void multiply_tile(int64_t, const double*, const double*, double*);
+template void multiply_tile(int64_t, TileRows<float>, TileCols<float>, TileSums<float>, Write);
+template void multiply_tile(int64_t, TileRows<double>, TileCols<double>, TileSums<double>, Write);
 
 #if defined(__AMX_BF16__)
 // The registers are matrices of 16 rows of 64 bytes: 0 to 3 have sums, 4 and 5 have A, 6 and 7 have B.
@@ -68,16 +95,25 @@ TileRegisters<Bf16Pair>::~TileRegisters() { _tile_release(); }
 
 // multiply_tile for pairs, 16 x 16 words of A and of B at a time. Subnormal numbers count as 0.
 template <>
-void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
-                   float* __restrict sums) {
+void multiply_tile(int64_t K, TileRows<Bf16Pair> rows, TileCols<Bf16Pair> cols, TileSums<Bf16Pair> sums,
+                   Write write) {
   using T = Tile<Bf16Pair>;
   static_assert(T::kRows == 2 * kSide && T::kCols == 2 * kSide && T::kDeep == kSide);
   constexpr int64_t kLine = T::kCols * sizeof(float);
-  float* const below = sums + kSide * T::kCols;
-  _tile_loadd(0, sums, kLine);
-  _tile_loadd(1, sums + kSide, kLine);
-  _tile_loadd(2, below, kLine);
-  _tile_loadd(3, below + kSide, kLine);
+  const Bf16Pair *a = rows.p, *b = cols.p;
+  float *const above = sums.p, *const below = sums.p + kSide * sums.row;
+  const int64_t line = sums.row * int64_t(sizeof(float));
+  if (write == Write::Add) {
+    _tile_loadd(0, above, line);
+    _tile_loadd(1, above + kSide, line);
+    _tile_loadd(2, below, line);
+    _tile_loadd(3, below + kSide, line);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   for (int64_t k = 0; k < K; k += kSide, a += kSide * T::kRows, b += kSide * T::kCols) {
     _tile_loadd(6, b, kLine);
     _tile_loadd(4, a, kRowBytes);
@@ -88,18 +124,19 @@ void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __re
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, sums, kLine);
-  _tile_stored(1, sums + kSide, kLine);
-  _tile_stored(2, below, kLine);
-  _tile_stored(3, below + kSide, kLine);
+  _tile_stored(0, above, line);
+  _tile_stored(1, above + kSide, line);
+  _tile_stored(2, below, line);
+  _tile_stored(3, below + kSide, line);
 }
 #elif defined(__AVX512BF16__)
 // multiply_tile for pairs: sum += a.first * b.first + a.second * b.second, for 16 columns at a time.
 // Subnormal numbers count as 0.
 template <>
-void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
-                   float* __restrict sums) {
+void multiply_tile(int64_t K, TileRows<Bf16Pair> rows, TileCols<Bf16Pair> cols, TileSums<Bf16Pair> sums,
+                   Write write) {
   constexpr int kLanes = Tile<Bf16Pair>::kLanes;
+  const Bf16Pair *a = rows.p, *b = cols.p;
   __m512 sum[kRows][kVectors] = {};
   for (int64_t k = 0; k < K; ++k, a += kRows, b += Tile<Bf16Pair>::kCols) {
     const __m512bh b0 = __m512bh(_mm512_loadu_si512(b)), b1 = __m512bh(_mm512_loadu_si512(b + kLanes));
@@ -110,12 +147,7 @@ void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __re
       sum[i][1] = _mm512_dpbf16_ps(sum[i][1], pair, b1);
     }
   }
-#pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) {
-      float* const place = sums + (i * kVectors + v) * kLanes;
-      _mm512_storeu_ps(place, _mm512_add_ps(_mm512_loadu_ps(place), sum[i][v]));
-    }
+  write_sums<Bf16Pair>(sum, sums, write);
 }
 #endif
 

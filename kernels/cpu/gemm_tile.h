@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/dtype.h"
+#include "kernels/kernels.h"
 
 namespace gradus::cpu {
 
@@ -66,9 +66,29 @@ struct TileRegisters<Bf16Pair> {
 };
 #endif
 
-// sums[kRows][kCols] += sum over k < K words of the outer product of a panel of A (kRows words per step) and
-// of B (kCols per step). The sum over k begins at 0 and is added once, which reduces the error of long sums.
+// Where multiply_tile reads word k of row i of A, a.p[i * a.row + k * a.col], and word k of column j of B,
+// b.p[k * b.row + j]: in panels or, if words are plain numbers, in a matrix itself. Pairs are read from
+// panels only, and then row and col do not count.
 template <class W>
-void multiply_tile(int64_t K, const W* a, const W* b, typename Word<W>::Sum* sums);
+struct TileRows {
+  const W* p;
+  int64_t row = 1, col = Tile<W>::kRows;
+};
+template <class W>
+struct TileCols {
+  const W* p;
+  int64_t row = Tile<W>::kCols;
+};
+// Where it writes the sum of row i and column j: p[i * row + j].
+template <class W>
+struct TileSums {
+  typename Word<W>::Sum* p;
+  int64_t row = Tile<W>::kCols;
+};
+
+// The sum over k < K words of the outer product of kRows words of A and kCols words of B is computed in
+// registers, from 0 on, and then written once.
+template <class W>
+void multiply_tile(int64_t K, TileRows<W> a, TileCols<W> b, TileSums<W> sums, Write write);
 
 }  // namespace gradus::cpu

@@ -46,35 +46,15 @@ W word(const T* x, int64_t step) {
     return W(*x);
 }
 
-// Packs K numbers of each of `count` (<= width) lines of a matrix into a panel of words: panel[k * width + i]
-// is word k of line i; missing lines, and missing numbers of the last word, are zeros. Number k of line i is
-// at x[i * line + k * step].
+// Packs `words` words of each of `count` (<= width) lines of a matrix into a panel of words: panel[k * width
+// + i] is word k of line i; missing lines are zeros. Number k of line i is at x[i * line + k * step].
 template <class W, class T>
-void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, int64_t step, W* panel) {
+void pack_panel(int64_t words, int64_t count, int width, const T* x, int64_t line, int64_t step, W* panel) {
   constexpr int64_t kNumbers = Word<W>::kNumbers;
-  const int64_t words = K / kNumbers;
-  const auto word_of = [&](int64_t i, int64_t k) {
-    return word<W>(x + i * line + k * kNumbers * step, step);
-  };
-  if constexpr (kNumbers == 2)
-    if (K % 2 == 1)
-      for (int64_t i = 0; i < width; ++i)
-        panel[words * width + i] = {i < count ? x[i * line + (K - 1) * step] : T(0), T(0)};
-  // In a large matrix each step, or each line, is in a different page, which no processor predicts; so the
-  // loops prefetch the numbers that they pack next.
-  if (line == 1 && count == width) {
-    constexpr int64_t kAhead = 16;
-    for (int64_t k = 0; k < words; ++k) {
-      for (int i = 0; i < width; i += 64 / int(sizeof(T)))
-        __builtin_prefetch(x + i + (k + kAhead) * kNumbers * step);
-      for (int i = 0; i < width; ++i) panel[k * width + i] = word_of(i, k);
-    }
-    return;
-  }
   constexpr int64_t kBlock = 16;  // words at a time, so that lines are read in whole cache lines
   for (int64_t k0 = 0; k0 < words; k0 += kBlock) {
     const int64_t k1 = std::min(k0 + kBlock, words);
-    if (step == 1)
+    if (step == 1)  // each line may be in a different page, which no processor predicts
       for (int64_t i = 0; i < width; ++i) __builtin_prefetch(x + (width + i) * line + k0 * kNumbers);
     int64_t i = 0;
     if constexpr (sizeof(T) * kNumbers == 4 && sizeof(W) == 4)  // a word has the same bytes in x and panel
@@ -84,42 +64,77 @@ void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, i
             transpose_4x4(reinterpret_cast<const char*>(x + i * line + k * kNumbers), line * sizeof(T), width,
                           reinterpret_cast<float*>(panel + k * width + i));
     for (; i < count; ++i)
-      for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = word_of(i, k);
+      for (int64_t k = k0; k < k1; ++k)
+        panel[k * width + i] = word<W>(x + i * line + k * kNumbers * step, step);
     for (; i < width; ++i)
       for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = W();
   }
+}
+
+// Packs K numbers of each of `count` lines into panels of kWidth lines, which lie kWidth * words words apart.
+// Missing lines, and missing numbers of the last word, are zeros.
+template <int kWidth, class W, class T>
+void pack_panels(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panels) {
+  constexpr int64_t kNumbers = Word<W>::kNumbers, kAhead = 16;
+  const int64_t complete = K / kNumbers;  // words
+  const int64_t whole = line == 1 ? count / kWidth * kWidth : 0;
+  // Lines whose numbers are adjacent are copied together, but only a few panels: at the same word, panels
+  // often share a set of the L1 cache.
+  constexpr int64_t kTogether = 8 * kWidth;
+  for (int64_t i0 = 0; i0 < whole; i0 += kTogether)
+    for (int64_t k = 0; k < complete; ++k) {
+      const T* const from = x + k * kNumbers * step;
+      const int64_t i1 = std::min(i0 + kTogether, whole);
+      for (int64_t i = i0; i < i1; i += 64 / int64_t(sizeof(T)))
+        __builtin_prefetch(from + kAhead * kNumbers * step + i);
+      for (int64_t i = i0; i < i1; i += kWidth) {
+        W* const to = panels + i * words + k * kWidth;
+#pragma omp simd
+        for (int l = 0; l < kWidth; ++l) to[l] = word<W>(from + i + l, step);
+      }
+    }
+  for (int64_t i = whole; i < count; i += kWidth)
+    pack_panel(complete, std::min<int64_t>(kWidth, count - i), kWidth, x + i * line, line, step,
+               panels + i * words);
+  if constexpr (kNumbers == 2)
+    if (K % 2 == 1)
+      for (int64_t i = 0; i < round_up(count, kWidth); ++i)
+        panels[i / kWidth * kWidth * words + complete * kWidth + i % kWidth] = {
+            i < count ? x[i * line + (K - 1) * step] : T(0), T(0)};
 }
 
 // Also for AMX: in a panel of B, word k of line i is at panel[k * width + i], as always; in a panel of A, at
 // panel[(k - k % kDeep) * width + i * kDeep + k % kDeep]. Words from the end of K up to a multiple of kDeep
 // are zeros.
 template <class W, class T>
-void pack_b(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panel) {
+void pack_b(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panels) {
   constexpr int kWidth = Tile<W>::kCols;
-  pack_panel(K, count, kWidth, x, line, step, panel);
+  pack_panels<kWidth>(K, words, count, x, line, step, panels);
   const int64_t packed = (K + Word<W>::kNumbers - 1) / Word<W>::kNumbers;
-  std::fill(panel + packed * kWidth, panel + words * kWidth, W());
+  for (int64_t i = 0; packed < words && i < count; i += kWidth)
+    std::fill(panels + i * words + packed * kWidth, panels + (i + kWidth) * words, W());
 }
 template <class W, class T>
-void pack_a(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panel) {
+void pack_a(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panels) {
   constexpr int kWidth = Tile<W>::kRows, kDeep = Tile<W>::kDeep, kNumbers = kDeep * Word<W>::kNumbers;
-  if constexpr (kDeep == 1) {
-    pack_panel(K, count, kWidth, x, line, step, panel);
-  } else {
-    for (; words > 0; words -= kDeep, K -= kNumbers, x += kNumbers * step, panel += kDeep * kWidth) {
-      if (step == 1 && K >= kNumbers && count == kWidth) {  // a line's words have the panel's order
+  if constexpr (kDeep == 1) return pack_panels<kWidth>(K, words, count, x, line, step, panels);
+  for (int64_t i0 = 0; i0 < count; i0 += kWidth)
+    for (int64_t k0 = 0; k0 < words; k0 += kDeep, panels += kDeep * kWidth) {
+      const T* const from = x + i0 * line + k0 * Word<W>::kNumbers * step;
+      const int64_t lines = std::min<int64_t>(kWidth, count - i0),
+                    numbers = std::min<int64_t>(kNumbers, K - k0 * Word<W>::kNumbers);
+      if (step == 1 && numbers == kNumbers && lines == kWidth) {  // a line's words have the panel's order
         for (int64_t i = 0; i < kWidth; ++i)
-          std::memcpy(static_cast<void*>(panel + i * kDeep), x + i * line, kDeep * sizeof(W));
+          std::memcpy(static_cast<void*>(panels + i * kDeep), from + i * line, kDeep * sizeof(W));
         continue;
       }
       W part[kDeep * kWidth] = {};
-      pack_panel(std::min<int64_t>(K, kNumbers), count, kWidth, x, line, step, part);
+      pack_panels<kWidth>(numbers, kDeep, lines, from, line, step, part);
       for (int k = 0; k < kDeep; k += 4)
         for (int i = 0; i < kWidth; i += 4)
           transpose_4x4(reinterpret_cast<const char*>(part + k * kWidth + i), kWidth * sizeof(W), kDeep,
-                        reinterpret_cast<float*>(panel + i * kDeep + k));
+                        reinterpret_cast<float*>(panels + i * kDeep + k));
     }
-  }
 }
 
 }  // namespace gradus::cpu

@@ -1,7 +1,8 @@
 // Attention that saves its probabilities. In forward each (sample, head of queries) is one task, in backward
 // each (sample, head of keys), because dk and dv are sums over the heads of queries that share it. A task
 // takes blocks of kQueries queries; with a causal mask the products of a block stop at its last key, which
-// saves about half of the work.
+// saves about half of the work. The keys and values of a head are copied once, in the order in which the
+// products read them.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/gemm.h"
 
@@ -9,61 +10,73 @@ namespace gradus::cpu {
 
 namespace {
 
-constexpr int64_t kQueries = 64;
+constexpr int64_t kQueries = 48;  // whole tiles of every machine
 
-// A task's share of the workspace: two blocks of rows of scores, the sums of dk and dv, and room for gemm.
-template <class S>
+// A task's share of the workspace: two blocks of rows of scores, the sums of dk and dv, copies of keys and
+// values, and room for gemm.
+template <class T>
 struct Share {
-  S *scores, *grads, *dk, *dv;
+  using S = acc_t<T>;
+  static constexpr int kGroup = Tile<S>::kCols;  // keys
+  int64_t width;                                 // of rows of scores: whole groups, those beyond T with zeros
+  S *scores, *grads;                             // (kQueries, width)
+  S *dk, *dv;                                    // (T, D)
+  T *across, *rows;                              // (D, width) and (T, D)
   void* gemm;
   int64_t gemm_size, size;
-  Share(const AttentionShape& s, void* at)
-      : scores(static_cast<S*>(at)),
-        grads(scores + kQueries * s.T),
-        dk(grads + kQueries * s.T),
-        dv(dk + s.T * s.D),
-        gemm(dv + s.T * s.D),
-        gemm_size(gemm_bytes<S>(std::max(s.T, s.D))),
-        size((gemm_size + 2 * (kQueries + s.D) * s.T * int64_t(sizeof(S)) + 63) / 64 * 64) {}
+  Share(const AttentionShape& s, void* at) : width(round_up(s.T, kGroup)) {
+    Cut cut(at);
+    scores = cut.take<S>(kQueries * width), grads = cut.take<S>(kQueries * width);
+    dk = cut.take<S>(2 * s.T * s.D), dv = dk + s.T * s.D;
+    across = cut.take<T>(s.D * width), rows = cut.take<T>(s.T * s.D);
+    gemm_size = gemm_bytes<S>(std::max(s.T, s.D));
+    gemm = cut.take<char>(gemm_size);
+    size = cut.bytes;
+  }
+
+  // Copies a head's keys and values; one of them across.
+  void copy(const AttentionShape& s, const T* x_across, const T* x_rows) const {
+    pack_panel(s.D, s.T, int(width), x_across, s.qkv.time, 1, false, across);
+    for (int64_t t = 0; t < s.T; ++t) std::copy_n(x_rows + t * s.qkv.time, s.D, rows + t * s.D);
+  }
 };
 
 // Calls f(b, h, share) for every sample and each of its heads: of queries (s.H) or of keys (s.KV).
-template <class S, class F>
+template <class T, class F>
 void for_each_head(const Ctx& ctx, const AttentionShape& s, int64_t heads, F f) {
-  for_tasks(ctx, "attention_plain", s, s.B * heads, Share<S>(s, nullptr).size,
-            [&](int64_t i, void* at) { f(i / heads, i % heads, Share<S>(s, at)); });
+  for_tasks(ctx, "attention_plain", s, s.B * heads, Share<T>(s, nullptr).size,
+            [&](int64_t i, void* at) { f(i / heads, i % heads, Share<T>(s, at)); });
 }
 
 int64_t keys_of(const AttentionShape& s, int64_t last_query) {
   return s.mask == Mask::Causal ? last_query + 1 : s.T;
 }
 
-// Turns a row of scores into probabilities: keys [0, n) take part, the others of the T get 0.
-template <class S>
-void softmax_row(S* x, int64_t n, int64_t T) {
-  S max = -INFINITY, sum = 0;
-#pragma omp simd reduction(max : max)
-  for (int64_t j = 0; j < n; ++j) max = std::max(max, x[j]);
-#pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < n; ++j) sum += x[j] = vexp(x[j] - max);
-  const S factor = S(1) / sum;
-  for (int64_t j = 0; j < n; ++j) x[j] *= factor;
-  for (int64_t j = n; j < T; ++j) x[j] = 0;
+// Turns a row of dot products into probabilities: keys [0, n) take part, the others of the T get 0.
+template <int kGroup, class S>
+void softmax_row(S* x, int64_t n, int64_t T, S scale) {
+  const int64_t groups = (n + kGroup - 1) / kGroup, end = groups * kGroup;
+  const S max = scale_max<kGroup>(x, groups, kGroup, n, scale, std::numeric_limits<S>::lowest());
+  const S factor = S(1) / exp_sum<kGroup>(x, groups, kGroup, max);
+  for (int64_t j = 0; j < end; ++j) x[j] *= factor;
+  std::fill(x + end, x + std::max(end, T), S(0));
 }
 
-template <class T, class S>
-void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,
+template <class T>
+void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<T>& share,
               const T* q, const T* k, const T* v, T* probs, Write probs_write, T* y, Write y_write) {
+  using S = acc_t<T>;
   const int64_t in = s.qkv.time;
+  share.copy(s, k, v);
   for (int64_t t0 = 0; t0 < s.T; t0 += kQueries) {
     const int64_t rows = std::min(kQueries, s.T - t0), keys = keys_of(s, t0 + rows - 1);
-    gemm(GemmProblem<T, T, S>{rows, keys, s.D, q + t0 * in, in, 1, k, 1, in, share.scores, s.T, s.scale,
-                              Write::Set},
+    gemm(GemmProblem<T, T, S>{rows, round_up(keys, share.kGroup), s.D, q + t0 * in, in, 1, share.across,
+                              share.width, 1, share.scores, share.width, 1, Write::Set},
          share.gemm, share.gemm_size);
     for (int64_t i = 0; i < rows; ++i) {
-      S* row = share.scores + i * s.T;
+      S* row = share.scores + i * share.width;
       const int64_t n = keys_of(s, t0 + i);
-      softmax_row(row, n, s.T);
+      softmax_row<share.kGroup>(row, n, s.T, S(s.scale));
       if (probs)
         visit_write(probs_write, [&]<Write W>() {
           T* out = probs + (t0 + i) * s.T;
@@ -72,8 +85,8 @@ void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
       if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, 0, n, row);
     }
     if (y)
-      gemm(GemmProblem<S, T, T>{rows, s.D, keys, share.scores, s.T, 1, v, in, 1, y + t0 * s.y.time, s.y.time,
-                                1, y_write},
+      gemm(GemmProblem<S, T, T>{rows, s.D, keys, share.scores, share.width, 1, share.rows, s.D, 1,
+                                y + t0 * s.y.time, s.y.time, 1, y_write},
            share.gemm, share.gemm_size);
   }
 }
@@ -92,49 +105,50 @@ struct HeadBwd {
   }
 };
 
-// dP = dropout(dy v^T) and dS = P (dP - rowsum(P dP)), for a block of queries; share.scores becomes
+// dP = dropout(dy v^T) and dS = scale P (dP - rowsum(P dP)), for a block of queries; share.scores becomes
 // dropout(P).
-template <class T, class S>
+template <class T>
 void scores_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t rows,
-                const Share<S>& share, const T* probs) {
+                int64_t keys, const Share<T>& share, const T* probs) {
+  using S = acc_t<T>;
+  const S scale = S(s.scale);
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t n = keys_of(s, t0 + i);
-    S *p = share.scores + i * s.T, *grad = share.grads + i * s.T;
-    const T* saved = probs + (t0 + i) * s.T;
+    const int64_t n = keys_of(s, t0 + i), end = round_up(n, share.kGroup);
+    S *p = share.scores + i * share.width, *grad = share.grads + i * share.width;
+    copy_row<Write::Set>(n, probs + (t0 + i) * s.T, p);
+    for (S* x : {p, grad}) std::fill(x + n, x + std::max(end, keys), S(0));
     if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, 0, n, grad);
     S dot = 0;
 #pragma omp simd reduction(+ : dot)
-    for (int64_t j = 0; j < n; ++j) dot += load(saved, j) * grad[j];
+    for (int64_t j = 0; j < end; ++j) dot += p[j] * grad[j];
 #pragma omp simd
-    for (int64_t j = 0; j < n; ++j) {
-      p[j] = load(saved, j);
-      grad[j] = p[j] * (grad[j] - dot);
-    }
-    for (int64_t j = n; j < s.T; ++j) p[j] = grad[j] = 0;
+    for (int64_t j = 0; j < end; ++j) grad[j] = p[j] * (grad[j] - dot) * scale;
     if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, 0, n, p);
   }
 }
 
 // Writes dq of one head of queries, and adds to the sums of dk and dv.
-template <class T, class S>
-void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,
+template <class T>
+void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<T>& share,
               const HeadBwd<T>& x) {
+  using S = acc_t<T>;
   const int64_t in = s.qkv.time, out = s.y.time;
   const auto product = [&](const auto& problem) { gemm(problem, share.gemm, share.gemm_size); };
   for (int64_t t0 = 0; t0 < s.T; t0 += kQueries) {
     const int64_t rows = std::min(kQueries, s.T - t0), keys = keys_of(s, t0 + rows - 1);
     const T* dy = x.dy + t0 * out;
-    product(GemmProblem<T, T, S>{rows, keys, s.D, dy, out, 1, x.v, 1, in, share.grads, s.T, 1, Write::Set});
-    scores_bwd(ctx, s, b, h, t0, rows, share, x.probs);
+    product(GemmProblem<T, T, S>{rows, round_up(keys, share.kGroup), s.D, dy, out, 1, share.across,
+                                 share.width, 1, share.grads, share.width, 1, Write::Set});
+    scores_bwd(ctx, s, b, h, t0, rows, keys, share, x.probs);
     if (x.dq)
-      product(GemmProblem<S, T, T>{rows, s.D, keys, share.grads, s.T, 1, x.k, in, 1, x.dq + t0 * in, in,
-                                   s.scale, x.dq_write});
+      product(GemmProblem<S, T, T>{rows, s.D, keys, share.grads, share.width, 1, share.rows, s.D, 1,
+                                   x.dq + t0 * in, in, 1, x.dq_write});
     if (x.dk)
-      product(GemmProblem<S, T, S>{keys, s.D, rows, share.grads, 1, s.T, x.q + t0 * in, in, 1, share.dk, s.D,
-                                   s.scale, Write::Add});
+      product(GemmProblem<S, T, S>{keys, s.D, rows, share.grads, 1, share.width, x.q + t0 * in, in, 1,
+                                   share.dk, s.D, 1, Write::Add});
     if (x.dv)
-      product(GemmProblem<S, T, S>{keys, s.D, rows, share.scores, 1, s.T, dy, out, 1, share.dv, s.D, 1,
-                                   Write::Add});
+      product(GemmProblem<S, T, S>{keys, s.D, rows, share.scores, 1, share.width, dy, out, 1, share.dv, s.D,
+                                   1, Write::Add});
   }
 }
 
@@ -149,10 +163,11 @@ void write_sums(const AttentionShape& s, const S* sums, T* out, Write write) {
 }
 
 // Runs the heads of queries that share head kv of keys, in order; x has the buffers of the first head.
-template <class T, class S>
-void group_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const Share<S>& share,
+template <class T>
+void group_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const Share<T>& share,
                const HeadBwd<T>& x) {
-  std::fill(share.dk, share.dk + 2 * s.T * s.D, S(0));  // and dv, which follows it
+  share.copy(s, x.v, x.k);
+  std::fill(share.dk, share.dk + 2 * s.T * s.D, acc_t<T>(0));  // and dv, which follows it
   for (int64_t i = 0; i < s.group(); ++i) head_bwd(ctx, s, b, kv * s.group() + i, share, x.later(s, i));
   write_sums(s, share.dk, x.dk, x.dk_write);
   write_sums(s, share.dv, x.dv, x.dv_write);
@@ -163,8 +178,7 @@ void group_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, c
 void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
   check_attention_plain_fwd(s, q, k, v, probs, y);
   visit_float("attention_plain_fwd", q.t, [&]<class T>() {
-    using S = acc_t<T>;
-    for_each_head<S>(ctx, s, s.H, [&](int64_t b, int64_t h, const Share<S>& share) {
+    for_each_head<T>(ctx, s, s.H, [&](int64_t b, int64_t h, const Share<T>& share) {
       const int64_t kv = at(s.qkv, b, h / s.group());
       head_fwd(ctx, s, b, h, share, q.as<T>() + at(s.qkv, b, h), k.as<T>() + kv, v.as<T>() + kv,
                probs.wanted() ? probs.as<T>() + (b * s.H + h) * s.T * s.T : nullptr, probs.w,
@@ -177,8 +191,7 @@ void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
                          Out dq, Out dk, Out dv) {
   check_attention_plain_bwd(s, q, k, v, probs, dy, dq, dk, dv);
   visit_float("attention_plain_bwd", q.t, [&]<class T>() {
-    using S = acc_t<T>;
-    for_each_head<S>(ctx, s, s.KV, [&](int64_t b, int64_t kv, const Share<S>& share) {
+    for_each_head<T>(ctx, s, s.KV, [&](int64_t b, int64_t kv, const Share<T>& share) {
       const int64_t h = kv * s.group(), i = at(s.qkv, b, h), j = at(s.qkv, b, kv);
       const auto place = [](const Out& o, int64_t at) { return o.wanted() ? o.as<T>() + at : nullptr; };
       group_bwd(

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/panels.h"
 
 namespace gradus::cpu {
 
@@ -12,19 +11,6 @@ namespace gradus::cpu {
 inline int64_t seen_by(const AttentionShape& s, int64_t t, int64_t j0, int64_t cols) {
   return s.mask == Mask::Causal ? std::clamp<int64_t>(t + 1 - j0, 0, cols) : cols;
 }
-
-// Divides a share of the workspace into arrays that begin at cache lines. at == nullptr: only counts bytes.
-struct Cut {
-  char* at;
-  int64_t bytes = 0;
-  explicit Cut(void* share) : at(static_cast<char*>(share)) {}
-  template <class X>
-  X* take(int64_t n) {
-    X* const array = at ? reinterpret_cast<X*>(at + bytes) : nullptr;
-    bytes += round_up(n * int64_t(sizeof(X)), 64);
-    return array;
-  }
-};
 
 // Heads of D dimensions of type T, as panels and tiles, and a task's share of the workspace. Scores are
 // products of numbers of type T, which some machines multiply in pairs. Weights are not rounded to T, so all
@@ -105,33 +91,10 @@ struct HeadTiles {
   }
 
   // The next functions take a row of a strip of scores: x[0, kCols) in each of its tiles.
-  // x *= scale for the `seen` keys that the mask does not hide; the others get -infinity, so their weights
-  // will be 0. Returns the maximum of all x and `most`.
-  [[gnu::flatten, gnu::noinline]] static S scale_max(S* x, int64_t tiles, int64_t seen, S scale, S most) {
-    S lanes[kCols];
-    std::fill_n(lanes, kCols, most);
-    for (int64_t c = 0; c < tiles; ++c, x += kTile) {
-      const int seen_here = int(seen - c * kCols);
-#pragma omp simd
-      for (int l = 0; l < int(kCols); ++l) {
-        x[l] = l < seen_here ? x[l] * scale : S(-INFINITY);
-        lanes[l] = x[l] > lanes[l] ? x[l] : lanes[l];
-      }
-    }
-#pragma omp simd reduction(max : most)
-    for (int64_t l = 0; l < kCols; ++l) most = std::max(most, lanes[l]);
-    return most;
+  static S scale_max(S* x, int64_t tiles, int64_t seen, S scale, S most) {
+    return cpu::scale_max<kCols>(x, tiles, kTile, seen, scale, most);
   }
-  // x = e^(x - max). Returns the sum.
-  [[gnu::flatten, gnu::noinline]] static S exp_sum(S* x, int64_t tiles, S max) {
-    S lanes[kCols] = {}, sum = 0;
-    for (int64_t c = 0; c < tiles; ++c, x += kTile)
-#pragma omp simd
-      for (int64_t l = 0; l < kCols; ++l) lanes[l] += x[l] = vexp(x[l] - max);
-#pragma omp simd reduction(+ : sum)
-    for (int64_t l = 0; l < kCols; ++l) sum += lanes[l];
-    return sum;
-  }
+  static S exp_sum(S* x, int64_t tiles, S max) { return cpu::exp_sum<kCols>(x, tiles, kTile, max); }
   // x = 0 for the keys that the mask hides.
   static void hide(S* x, int64_t tiles, int64_t seen) {
     for (int64_t c = seen / kCols; c < tiles; ++c)

@@ -13,41 +13,9 @@ constexpr int64_t kDepth = 1024;  // the most words of K in a block
 // Words of K after which the next panel of A is taken: for AMX, these words of B's panel stay in L1.
 template <class W>
 constexpr int64_t kPass = Tile<W>::kMatrices ? 128 : kDepth;
-// Panels of A that one thread packs at a time.
+// The most panels of A that are packed at a time.
 template <class W>
-constexpr int64_t kChunkPanels = Tile<W>::kMatrices ? 4 : 8;
-template <class W>
-constexpr int64_t kChunkRows = kChunkPanels<W>* Tile<W>::kRows;
-
-struct Range {  // of rows or columns
-  int64_t begin, end;
-  int64_t panels(int64_t width) const { return (end - begin + width - 1) / width; }
-  // Of this range's panels, as many as of any other part, or one fewer.
-  Range part(int64_t width, int64_t number, int64_t parts) const {
-    const int64_t n = panels(width);
-    return {begin + n * number / parts * width, std::min(begin + n * (number + 1) / parts * width, end)};
-  }
-};
-
-// A block of op(B), with the rows of C that it is multiplied for.
-struct Block {
-  Range rows, cols;
-  int64_t k0, numbers, words;  // of K
-  bool first, last;            // of the blocks of K
-};
-
-// In how many parts the rows are divided among a team, so that nobody has more tiles than necessary; the
-// columns are divided in team / row_parts.
-int64_t row_parts(int64_t team, int64_t row_panels, int64_t col_panels) {
-  int64_t best = team, least = INT64_MAX / 20;
-  for (int64_t parts = team; parts > 0; --parts) {
-    if (team % parts != 0) continue;
-    const int64_t others = team / parts;
-    const int64_t most = ((row_panels + parts - 1) / parts) * ((col_panels + others - 1) / others);
-    if (best == team ? 20 * most < 19 * least : most < least) best = parts, least = most;
-  }
-  return best;
-}
+constexpr int64_t kMostChunk = Tile<W>::kMatrices ? 4 : 8;
 
 // The bytes that stay in a core's L2 cache while other numbers pass through it.
 int64_t bytes_that_stay() {
@@ -61,6 +29,18 @@ int64_t bytes_that_stay() {
   return bytes;
 }
 
+// The words of K in a block: the blocks have the same size, or nearly.
+template <class W>
+int64_t depth_of(int64_t K) {
+  const int64_t words = std::max<int64_t>(words_of<W>(K), 1), blocks = (words + kDepth - 1) / kDepth;
+  return round_up((words + blocks - 1) / blocks, Tile<W>::kDeep);
+}
+template <class W>
+int64_t columns(int64_t bytes, int64_t depth) {  // whole panels
+  constexpr int64_t kCols = Tile<W>::kCols;
+  return std::clamp<int64_t>(bytes / (depth * int64_t(sizeof(W))) / kCols * kCols, kCols, 1024);
+}
+
 // Writes the valid part of a tile of finished sums to C.
 template <class S, class TC>
 void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S alpha, Write write) {
@@ -71,12 +51,12 @@ void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S
   });
 }
 
-// In a team of one there may be an enclosing parallel region, whose threads do other work.
-void wait_for_team(int64_t team) {
-  if (team == 1) return;
-#pragma omp barrier
-}
+struct Block {  // of columns and of K
+  int64_t j0, cols, k0, numbers, words;
+  bool first, last;  // of the blocks of K
+};
 
+// A product on one thread.
 template <class TA, class TB, class TC>
 struct Gemm {
   using W = WordOf<TA, TB>;
@@ -85,150 +65,143 @@ struct Gemm {
   static constexpr int kRows = Tile<W>::kRows, kCols = Tile<W>::kCols, kNumbers = Word<W>::kNumbers;
   static constexpr int64_t kTile = kRows * kCols;
 
-  const GemmProblem<TA, TB, TC>& p;
-  int64_t words, depth;  // of K; the most in a block
+  GemmProblem<TA, TB, TC> p;
+  int64_t words, depth;  // of K, at least 1, so that K = 0 writes zeros; in a block
   // Whether A and B are read in place, else from packed panels; and whether sums over blocks of K are written
   // to C, else to tiles apart. This changes no result.
   bool a_in_place = false, b_in_place = false, c_in_place = false;
-  // The parts of the workspace: a quarter for the threads' rows of A, a quarter for partial sums (dense
-  // tiles), half for a block of B.
-  W *a, *b;
-  Sum* partial;
-  int64_t cols, rows, threads;  // the most in a block of B; of partial sums; that have rows of A
 
-  Gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes)
-      : p(problem), words(std::max<int64_t>(words_of<W>(p.K), 1)) {  // K = 0 still writes zeros
-    const int64_t blocks = (words + kDepth - 1) / kDepth;
-    depth = round_up((words + blocks - 1) / blocks, Tile<W>::kDeep);
+  explicit Gemm(const GemmProblem<TA, TB, TC>& problem)
+      : p(problem), words(std::max<int64_t>(words_of<W>(p.K), 1)), depth(depth_of<W>(p.K)) {
     // A matrix whose rows in memory are far apart is read in place only if it stays in the cache.
     const auto near = [&](int64_t row) { return depth * row * int64_t(sizeof(W)) <= bytes_that_stay(); };
     if constexpr (std::is_same_v<TA, W>) a_in_place = p.a_col == 1 || near(p.a_col);
     if constexpr (std::is_same_v<TB, W>) b_in_place = p.b_col == 1 && near(p.b_row);
     if constexpr (std::is_same_v<TC, Sum>)
       c_in_place = p.alpha == 1 && (p.write == Write::Set || words <= std::min(depth, kPass<W>));
+  }
 
+  // The parts of the workspace: a quarter for a chunk of rows of A, a quarter for partial sums (dense tiles),
+  // half for a block of B.
+  W *a, *b;
+  Sum* partial;
+  int64_t chunk;  // panels
+  void run(void* workspace, int64_t bytes) {
     const int64_t quarter = bytes / 4 / int64_t(sizeof(W)) / 64 * 64;
     a = static_cast<W*>(workspace);
     partial = static_cast<Sum*>(workspace) + quarter;
     b = a + 2 * quarter;
+    chunk = std::clamp<int64_t>(quarter / (kRows * depth), 1, kMostChunk<W>);
     // Panels of A in place are each multiplied with a block of B that stays in the cache. Packed ones stay
     // there themselves while a wide block of B passes.
-    const int64_t most = a_in_place ? bytes_that_stay() / int64_t(sizeof(W)) : 2 * quarter;
-    cols = std::clamp<int64_t>(std::min(most, 2 * quarter) / depth / kCols * kCols, kCols, 1024);
-    rows = c_in_place || words <= depth
-               ? p.M
-               : std::max<int64_t>(quarter / cols / kChunkRows<W> * kChunkRows<W>, kChunkRows<W>);
-    threads = std::max<int64_t>(quarter / (kChunkRows<W> * depth), 1);
-  }
-
-  void run() const {
-    const bool worth_it = p.M * p.N * p.K > 64 * 64 * 64;
-    const int64_t team = worth_it ? std::min<int64_t>(thread_count(), threads) : 1;
-    if (team == 1)
-      return multiply(0, 1);  // most products of attention, in which a parallel region takes time
-#pragma omp parallel num_threads(team)
-    multiply(thread_index(), team_size());
-  }
-
-  // What thread `me` of a team does.
-  void multiply(int64_t me, int64_t team) const {
+    const int64_t half = 2 * quarter * int64_t(sizeof(W));
+    const int64_t cols = columns<W>(a_in_place ? std::min(bytes_that_stay(), half) : half, depth);
+    const int64_t rows =
+        c_in_place || words <= depth ? p.M : std::max<int64_t>(quarter / cols / kRows * kRows, kRows);
     for (int64_t i0 = 0; i0 < p.M; i0 += rows)
       for (int64_t j0 = 0; j0 < p.N; j0 += cols)
         for (int64_t k0 = 0; k0 < words * kNumbers; k0 += depth * kNumbers) {
           const int64_t numbers = std::min(depth * kNumbers, p.K - k0);
-          const Block d{{i0, std::min(i0 + rows, p.M)},
-                        {j0, std::min(j0 + cols, p.N)},
-                        k0,
-                        numbers,
-                        words_of<W>(numbers),
-                        k0 == 0,
-                        k0 + numbers == p.K};
-          multiply_block(d, me, team);
+          multiply_block(
+              {j0, std::min(cols, p.N - j0), k0, numbers, words_of<W>(numbers), k0 == 0, k0 + numbers == p.K},
+              i0, std::min(i0 + rows, p.M));
         }
   }
 
-  // Packs a part of the block of B, then multiplies a part of C.
-  void multiply_block(const Block& d, int64_t me, int64_t team) const {
-    const Range to_pack{b_in_place ? d.cols.end - (d.cols.end - d.cols.begin) % kCols : d.cols.begin,
-                        d.cols.end};
-    if (to_pack.begin < to_pack.end) {
-      const Range mine = to_pack.part(kCols, me, team);
-      pack_b(d.numbers, d.words, mine.end - mine.begin, p.b + d.k0 * p.b_row + mine.begin * p.b_col, p.b_col,
-             p.b_row, b + (mine.begin - d.cols.begin) * d.words);
-      wait_for_team(team);
-    }
-    const int64_t parts = row_parts(team, d.rows.panels(kRows), d.cols.panels(kCols)),
-                  col_parts = team / parts;
-    const Range my_rows = d.rows.part(kRows, me / col_parts, parts);
-    const Range my_cols = d.cols.part(kCols, me % col_parts, col_parts);
-    const int64_t chunks = (my_rows.panels(kRows) + kChunkPanels<W> - 1) / kChunkPanels<W>;
-    for (int64_t q = 0; q < chunks; ++q)
-      multiply_chunk(d, my_rows.part(kRows, q, chunks), my_cols, a + me * (kChunkRows<W> * depth));
-    wait_for_team(team);
+  // Rows [begin, end) of C.
+  void multiply_block(const Block& d, int64_t begin, int64_t end) const {
+    const int64_t unpacked = b_in_place ? d.cols / kCols * kCols : 0;
+    pack_b(d.numbers, d.words, d.cols - unpacked, p.b + d.k0 * p.b_row + (d.j0 + unpacked) * p.b_col, p.b_col,
+           p.b_row, b + unpacked * d.words);
+    const int64_t panels = (end - begin + kRows - 1) / kRows, chunks = (panels + chunk - 1) / chunk;
+    for (int64_t q = 0; q < chunks; ++q)  // of nearly equal size
+      multiply_chunk(d, begin + panels * q / chunks * kRows,
+                     std::min(begin + panels * (q + 1) / chunks * kRows, end),
+                     partial + panels * q / chunks * kTile * ((d.cols + kCols - 1) / kCols));
   }
 
-  void multiply_chunk(const Block& d, Range rows, Range cols, W* packed) const {
-    TileRows<W> panels[kChunkPanels<W>];
-    int64_t i = rows.begin;
+  void multiply_chunk(const Block& d, int64_t begin, int64_t end, Sum* before) const {
+    TileRows<W> panels[kMostChunk<W>];
+    int64_t i = begin;
     if constexpr (std::is_same_v<TA, W>)
-      for (; a_in_place && i + kRows <= rows.end; i += kRows)
-        panels[(i - rows.begin) / kRows] = {p.a + i * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col};
-    pack_a(d.numbers, d.words, rows.end - i, p.a + i * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col, packed);
-    for (; i < rows.end; i += kRows, packed += kRows * d.words) panels[(i - rows.begin) / kRows] = {packed};
+      for (; a_in_place && i + kRows <= end; i += kRows)
+        panels[(i - begin) / kRows] = {p.a + i * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col};
+    pack_a(d.numbers, d.words, end - i, p.a + i * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col, a);
+    for (W* packed = a; i < end; i += kRows, packed += kRows * d.words)
+      panels[(i - begin) / kRows] = {packed};
 
     const TileRegisters<W> registers;
+    const int64_t across = (d.cols + kCols - 1) / kCols * kTile;  // partial sums of a panel of A
     if (a_in_place)
-      for (i = rows.begin; i < rows.end; i += kRows)
-        for (int64_t j = cols.begin; j < cols.end; j += kCols)
-          multiply_column(d, {i, std::min(i + kRows, rows.end)}, j, panels + (i - rows.begin) / kRows);
+      for (i = begin; i < end; i += kRows, before += across)
+        for (int64_t j = 0; j < d.cols; j += kCols)
+          multiply_column(d, i, std::min(i + kRows, end), j, panels + (i - begin) / kRows, before);
     else
-      for (int64_t j = cols.begin; j < cols.end; j += kCols) multiply_column(d, rows, j, panels);
+      for (int64_t j = 0; j < d.cols; j += kCols) multiply_column(d, begin, end, j, panels, before);
   }
 
-  // The tiles of these rows and of the columns from j on.
-  void multiply_column(const Block& d, Range rows, int64_t j, const TileRows<W>* panels) const {
-    const int64_t cols = std::min<int64_t>(kCols, d.cols.end - j);
-    TileCols<W> from{b + (j - d.cols.begin) * d.words};
+  // Tiles of these rows, one below another; their first column is j in the block.
+  void multiply_column(const Block& d, int64_t begin, int64_t end, int64_t j, const TileRows<W>* panels,
+                       Sum* before) const {
+    const int64_t cols = std::min<int64_t>(kCols, d.cols - j), count = (end - begin + kRows - 1) / kRows;
+    TC* const c = p.c + begin * p.ldc + d.j0 + j;
+    TileCols<W> from{b + j * d.words};
     if constexpr (std::is_same_v<TB, W>)
-      if (b_in_place && cols == kCols) from = {p.b + d.k0 * p.b_row + j, p.b_row};
-    alignas(64) Sum sums[kChunkPanels<W>][kTile];
-    TileSums<W> to[kChunkPanels<W>];
-    for (int64_t i = rows.begin, q = 0; i < rows.end; i += kRows, ++q) {
-      to[q] = {sums[q]};
-      if constexpr (std::is_same_v<TC, Sum>)
-        if (c_in_place && i + kRows <= rows.end && cols == kCols) to[q] = {p.c + i * p.ldc + j, p.ldc};
-    }
-    const Write to_c = d.first ? p.write : Write::Add;
+      if (b_in_place && cols == kCols) from = {p.b + d.k0 * p.b_row + d.j0 + j, p.b_row};
+    alignas(64) Sum apart[kMostChunk<W>][kTile];
+    const auto is_in_place = [&](int64_t q) {
+      return c_in_place && cols == kCols && begin + (q + 1) * kRows <= end;
+    };
     int64_t k = 0;
     do  // once even if K is 0
-      for (int64_t q = 0; q < rows.panels(kRows); ++q) {
-        multiply_tile<W>(std::min(kPass<W>, d.words - k),
-                         {panels[q].p + k * panels[q].col, panels[q].row, panels[q].col},
-                         {from.p + k * from.row, from.row}, to[q],
-                         k > 0                ? Write::Add
-                         : to[q].p == sums[q] ? Write::Set
-                                              : to_c);
+      for (int64_t q = 0; q < count; ++q) {
+        TileRows<W> rows = panels[q];
+        rows.p += k * rows.col;
+        TileSums<W> to{apart[q]};
+        Write write = Write::Set;
+        if constexpr (std::is_same_v<TC, Sum>)
+          if (is_in_place(q)) to = {c + q * kRows * p.ldc, p.ldc}, write = d.first ? p.write : Write::Add;
+        multiply_tile<W>(std::min(kPass<W>, d.words - k), rows, {from.p + k * from.row, from.row}, to,
+                         k > 0 ? Write::Add : write);
       }
     while ((k += kPass<W>) < d.words);
-    for (int64_t i = rows.begin, q = 0; i < rows.end; i += kRows, ++q)
-      if (to[q].p == sums[q]) finish(d, {i, std::min(i + kRows, rows.end)}, {j, j + cols}, sums[q]);
+    for (int64_t q = 0; q < count; ++q)
+      if (!is_in_place(q))
+        finish(d, apart[q], before + (q * ((d.cols + kCols - 1) / kCols) + j / kCols) * kTile,
+               std::min<int64_t>(kRows, end - begin - q * kRows), cols, c + q * kRows * p.ldc);
   }
 
-  // Adds a tile's sums of one block of K to the others, and writes the last to C.
-  void finish(const Block& d, Range i, Range j, Sum* sums) const {
-    TC* const c = p.c + i.begin * p.ldc + j.begin;
-    const int64_t valid_rows = i.end - i.begin, valid_cols = j.end - j.begin;
-    if (c_in_place)
-      return write_tile(sums, valid_rows, valid_cols, c, p.ldc, Sum(1), d.first ? p.write : Write::Add);
-    const int64_t across = d.cols.panels(kCols);
-    Sum* const before =
-        partial + ((i.begin - d.rows.begin) / kRows * across + (j.begin - d.cols.begin) / kCols) * kTile;
+  // Adds a tile's sums over one block of K to those before, and writes the last ones to C.
+  void finish(const Block& d, Sum* sums, Sum* before, int64_t rows, int64_t cols, TC* c) const {
+    if (c_in_place) return write_tile(sums, rows, cols, c, p.ldc, Sum(1), d.first ? p.write : Write::Add);
     if (!d.first)
       for (int e = 0; e < kTile; ++e) sums[e] += before[e];
     if (d.last)
-      write_tile(sums, valid_rows, valid_cols, c, p.ldc, Sum(p.alpha), p.write);
+      write_tile(sums, rows, cols, c, p.ldc, Sum(p.alpha), p.write);
     else
       std::copy(sums, sums + kTile, before);
+  }
+
+  // Divides C among a team; returns the part of thread `me`. Parts differ by one panel of rows or columns.
+  GemmProblem<TA, TB, TC> part(int64_t me, int64_t team) const {
+    const int64_t rows = (p.M + kRows - 1) / kRows, cols = (p.N + kCols - 1) / kCols;
+    int64_t best = 0, least = INT64_MAX;
+    for (int64_t down = team; down > 0; --down) {
+      if (team % down != 0) continue;
+      const int64_t across = team / down, most_rows = (rows + down - 1) / down,
+                    most_cols = (cols + across - 1) / across;
+      // In tiles: to read a panel for the first time, or to pack it, takes about as long as to multiply a
+      // tile.
+      const int64_t time = most_rows * most_cols + most_rows + most_cols;
+      if (time < least) best = down, least = time;
+    }
+    const int64_t across = team / best, i = me / across, j = me % across;
+    GemmProblem<TA, TB, TC> mine = p;
+    const int64_t i0 = rows * i / best * kRows, j0 = cols * j / across * kCols;
+    mine.M = std::min(rows * (i + 1) / best * kRows, p.M) - i0;
+    mine.N = std::min(cols * (j + 1) / across * kCols, p.N) - j0;
+    mine.a += i0 * p.a_row, mine.b += j0 * p.b_col, mine.c += i0 * p.ldc + j0;
+    return mine;
   }
 };
 
@@ -236,17 +209,27 @@ struct Gemm {
 
 template <class S>
 int64_t gemm_bytes(int64_t K) {
-  const auto words = [&]<class W>(W) {  // in a thread's rows of A
-    return kChunkRows<W> * std::clamp<int64_t>(words_of<W>(K), 1, kDepth);
+  const auto words = [&]<class W>(W) {  // a panel of rows, or half a panel of columns
+    return std::max(Tile<W>::kRows, Tile<W>::kCols / 2) * std::clamp<int64_t>(words_of<W>(K), 1, kDepth);
   };
   return 4 * round_up(std::max(words(S()), words(Bf16Pair())), 64) * int64_t(sizeof(S));
 }
 template int64_t gemm_bytes<float>(int64_t);
 template int64_t gemm_bytes<double>(int64_t);
 
+int64_t gemm_columns(int64_t K) { return columns<float>(bytes_that_stay(), depth_of<float>(K)); }
+
 template <class TA, class TB, class TC>
 void gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes) {
-  if (problem.M > 0 && problem.N > 0) Gemm<TA, TB, TC>(problem, workspace, bytes).run();
+  const bool worth_it = problem.M * problem.N * problem.K > 64 * 64 * 64;
+  const int64_t most = bytes / gemm_bytes<typename Gemm<TA, TB, TC>::Sum>(problem.K);
+  Gemm<TA, TB, TC> whole(problem);
+  const int64_t team = worth_it ? std::min<int64_t>(thread_count(), most) : 1;
+  if (team == 1) return whole.run(workspace, bytes);
+  const int64_t share = bytes / team / 64 * 64;
+#pragma omp parallel for num_threads(team) schedule(static, 1)
+  for (int64_t me = 0; me < team; ++me)
+    Gemm<TA, TB, TC>(whole.part(me, team)).run(static_cast<char*>(workspace) + me * share, share);
 }
 
 #define INSTANCE(TA, TB, TC) template void gemm(const GemmProblem<TA, TB, TC>&, void*, int64_t)

@@ -2,12 +2,14 @@
 // 2008, "Anatomy of high-performance matrix multiplication".
 //
 // C[M,N] (+)= alpha op(A) op(B) is divided into tiles of kRows x kVectors vectors that stay in registers in
-// the loop over K. Before that, A and B are copied ("packed") into panels in exactly the order in which the
-// tile reads them, converted to the type of the arithmetic (fp32, or fp64 for fp64), and padded with zeros;
-// so one inner loop serves every transposition, stride, size and dtype.
+// the loop over K. Tiles read A and B in place if their numbers have the type of the arithmetic (fp32, or
+// fp64 for fp64) and lie close enough to each other in memory. Else A and B are first copied ("packed") into
+// panels in exactly the order in which the tile reads them, converted, and padded with zeros; so one inner
+// loop serves every transposition, stride, size and dtype.
 //
-// Each element of C is a sum over K in blocks of kDepth, in an order that depends on K alone: not on M, N,
-// the batch or the number of threads. With Write::Add the finished sum is added to C, as the contract asks.
+// Each element of C is a sum over K in blocks of at most 1024 words, in an order that depends on K alone: not
+// on M, N, the batch or the number of threads, of which each computes a part of C. With Write::Add the
+// finished sum is added to C, as the contract asks.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -34,5 +36,7 @@ template <class TA, class TB, class TC>
 void gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes);
 template <class S>
 int64_t gemm_bytes(int64_t K);
+// The columns of B, in fp32, that stay in a core's L2 cache while rows of A in place pass through it.
+int64_t gemm_columns(int64_t K);
 
 }  // namespace gradus::cpu

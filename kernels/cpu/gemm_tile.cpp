@@ -3,7 +3,6 @@
 // Write::Add requires.
 #include "kernels/cpu/gemm_tile.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "kernels/check.h"
@@ -18,7 +17,7 @@
 namespace gradus::cpu {
 
 template <class W, class Vector>
-static void write_sums(Vector (&sum)[kRows][kVectors], TileSums<W> to, Write write) {
+static void write_sums(Vector (&sum)[kRows][kVectors], const TileSums<W>& to, Write write) {
   const auto place = [&](int i, int v) -> typename Tile<W>::Vector& {
     return *reinterpret_cast<typename Tile<W>::Vector*>(to.p + i * to.row + v * Tile<W>::kLanes);
   };
@@ -29,47 +28,45 @@ static void write_sums(Vector (&sum)[kRows][kVectors], TileSums<W> to, Write wri
 }
 
 template <class S>
-void multiply_tile(int64_t K, TileRows<S> a, TileCols<S> b, TileSums<S> sums, Write write) {
+void multiply_tile(int64_t K, const TileRows<S>& rows, const TileCols<S>& cols, const TileSums<S>& to,
+                   Write write) {
   using Vector = typename Tile<S>::Vector;
   constexpr int kLanes = Tile<S>::kLanes;
   Vector sum[kRows][kVectors] = {};
-#ifndef AHEAD
-#define AHEAD 4
-#endif
-  constexpr int kAhead = AHEAD;
-  // Pointers to every third row: an address can have a pointer plus 0, 1 or 2 times a register.
-  const S* rows[kRows / 3];
-  for (int i = 0; i < kRows / 3; ++i) rows[i] = a.p + 3 * i * a.row;
-  const auto number = [&](int i) { return rows[i / 3][i % 3 * a.row]; };
-  const auto step = [&] {
-    // BEGIN SOLUTION 01.8
-    const Vector b0 = *reinterpret_cast<const Vector*>(b.p),
-                 b1 = *reinterpret_cast<const Vector*>(b.p + kLanes);
+  // An address of the processor is a pointer and 0, 1 or 2 times a register, so few registers have addresses.
+  const S *rows_at[kRows / 3], *b = cols.p;
+  for (int i = 0; i < kRows / 3; ++i) rows_at[i] = rows.p + 3 * i * rows.row;
+  const auto a = [&](int i) { return rows_at[i / 3][i % 3 * rows.row]; };  // word k of row i
+  const auto next = [&](int64_t k) {
+    constexpr int kAhead = 12;  // in a matrix, the next words are far from these
+    __builtin_prefetch(b + kAhead * cols.row);
+    __builtin_prefetch(b + kAhead * cols.row + kLanes);
+    __builtin_prefetch(rows_at[0] + kAhead * rows.col);
+    if (k < kRows) {
+      __builtin_prefetch(to.p + k * to.row, 1);
+      __builtin_prefetch(to.p + k * to.row + kLanes, 1);
+    }
+    for (const S*& row : rows_at) row += rows.col;
+    b += cols.row;
+  };
+  // BEGIN SOLUTION 01.8
+  for (int64_t k = 0; k < K; next(k), ++k) {
+    const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
-      const S x = number(i);
-      sum[i][0] += x * b0;
-      sum[i][1] += x * b1;
+      sum[i][0] += a(i) * b0;
+      sum[i][1] += a(i) * b1;
     }
-    // END SOLUTION 01.8
-    __builtin_prefetch(b.p + kAhead * b.row);
-    __builtin_prefetch(b.p + kAhead * b.row + kLanes);
-    __builtin_prefetch(rows[0] + kAhead * a.col);
-    for (const S*& row : rows) row += a.col;
-    b.p += b.row;
-  };
-  int64_t k = 0;
-  for (; k < std::min<int64_t>(kRows, K); ++k) {
-    __builtin_prefetch(sums.p + k * sums.row, 1);
-    __builtin_prefetch(sums.p + k * sums.row + kLanes, 1);
-    step();
   }
-  for (; k < K; ++k) step();
-  write_sums<S>(sum, sums, write);
+  // STUB: todo("01.8", "for each k, add the outer product of kRows values of a and kCols of b", K, a, b, next);
+  // END SOLUTION 01.8
+  write_sums<S>(sum, to, write);
 }
 
-template void multiply_tile(int64_t, TileRows<float>, TileCols<float>, TileSums<float>, Write);
-template void multiply_tile(int64_t, TileRows<double>, TileCols<double>, TileSums<double>, Write);
+template void multiply_tile(int64_t, const TileRows<float>&, const TileCols<float>&, const TileSums<float>&,
+                            Write);
+template void multiply_tile(int64_t, const TileRows<double>&, const TileCols<double>&,
+                            const TileSums<double>&, Write);
 
 #if defined(__AMX_BF16__)
 // The registers are matrices of 16 rows of 64 bytes: 0 to 3 have sums, 4 and 5 have A, 6 and 7 have B.
@@ -95,14 +92,14 @@ TileRegisters<Bf16Pair>::~TileRegisters() { _tile_release(); }
 
 // multiply_tile for pairs, 16 x 16 words of A and of B at a time. Subnormal numbers count as 0.
 template <>
-void multiply_tile(int64_t K, TileRows<Bf16Pair> rows, TileCols<Bf16Pair> cols, TileSums<Bf16Pair> sums,
-                   Write write) {
+void multiply_tile(int64_t K, const TileRows<Bf16Pair>& rows, const TileCols<Bf16Pair>& cols,
+                   const TileSums<Bf16Pair>& to, Write write) {
   using T = Tile<Bf16Pair>;
   static_assert(T::kRows == 2 * kSide && T::kCols == 2 * kSide && T::kDeep == kSide);
   constexpr int64_t kLine = T::kCols * sizeof(float);
   const Bf16Pair *a = rows.p, *b = cols.p;
-  float *const above = sums.p, *const below = sums.p + kSide * sums.row;
-  const int64_t line = sums.row * int64_t(sizeof(float));
+  float *const above = to.p, *const below = to.p + kSide * to.row;
+  const int64_t line = to.row * int64_t(sizeof(float));
   if (write == Write::Add) {
     _tile_loadd(0, above, line);
     _tile_loadd(1, above + kSide, line);
@@ -133,8 +130,8 @@ void multiply_tile(int64_t K, TileRows<Bf16Pair> rows, TileCols<Bf16Pair> cols, 
 // multiply_tile for pairs: sum += a.first * b.first + a.second * b.second, for 16 columns at a time.
 // Subnormal numbers count as 0.
 template <>
-void multiply_tile(int64_t K, TileRows<Bf16Pair> rows, TileCols<Bf16Pair> cols, TileSums<Bf16Pair> sums,
-                   Write write) {
+void multiply_tile(int64_t K, const TileRows<Bf16Pair>& rows, const TileCols<Bf16Pair>& cols,
+                   const TileSums<Bf16Pair>& to, Write write) {
   constexpr int kLanes = Tile<Bf16Pair>::kLanes;
   const Bf16Pair *a = rows.p, *b = cols.p;
   __m512 sum[kRows][kVectors] = {};
@@ -147,7 +144,7 @@ void multiply_tile(int64_t K, TileRows<Bf16Pair> rows, TileCols<Bf16Pair> cols, 
       sum[i][1] = _mm512_dpbf16_ps(sum[i][1], pair, b1);
     }
   }
-  write_sums<Bf16Pair>(sum, sums, write);
+  write_sums<Bf16Pair>(sum, to, write);
 }
 #endif
 

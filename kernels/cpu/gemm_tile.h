@@ -89,6 +89,6 @@ struct TileSums {
 // The sum over k < K words of the outer product of kRows words of A and kCols words of B is computed in
 // registers, from 0 on, and then written once.
 template <class W>
-void multiply_tile(int64_t K, TileRows<W> a, TileCols<W> b, TileSums<W> sums, Write write);
+void multiply_tile(int64_t K, const TileRows<W>& a, const TileCols<W>& b, const TileSums<W>& c, Write write);
 
 }  // namespace gradus::cpu

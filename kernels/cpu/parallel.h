@@ -26,14 +26,6 @@ inline int64_t thread_index() {  // of this thread in the innermost team
 #endif
 }
 
-inline int64_t team_size() {  // the number of threads in it
-#ifdef _OPENMP
-  return omp_get_num_threads();
-#else
-  return 1;
-#endif
-}
-
 // An exception must not leave a thread: one is kept, and the caller's thread rethrows it.
 class KeptError {
  public:

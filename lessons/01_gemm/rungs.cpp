@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm.h"
 #include "lessons/01_gemm/blocked.h"
 #include "src/tensor/context.h"
 
@@ -100,15 +101,15 @@ std::vector<Rung> rungs() {
   // A's line). C2: per k, a row of B, 4n bytes, is read for 2n FLOPs; the row of C stays in the cache. C3: a
   // block of B (4 kBlock^2 bytes) is read for kBlock rows of A, 2 kBlock^3 FLOPs, and a block of C is read
   // and written. C4: A is read once per kCols columns of B; B is read and C written once. C5: B is read, its
-  // packed copy and C are written, and A is read once per 1024 columns of B: n^2 · (12 + 4n/1024) bytes. Not
-  // counted: a copy that is larger than L2 is read again for every 48 rows of A. C6: at best A and B are read
-  // and C is written once.
+  // packed copy and C are written, and A is read once per t columns of B, which stay in the L2 cache: n^2 ·
+  // (12 + 4n/t) bytes. C6: at best A and B are read and C is written once.
   return {
       {"C1 naive", naive, [](double) { return 2.0 / 68; }, false},
       {"C2 loops reordered", reordered, [](double) { return 2.0 / 4; }, false},
       {"C3 blocked", blocks, [](double) { return 2.0 * kBlock / 12; }, false},
       {"C4 register tile", tiles, [](double n) { return 2 * n / (8 + 4 * n / kCols); }, false},
-      {"C5 packed, vectorized", packed, [](double n) { return 2 * n / (12 + 4 * n / 1024); }, true},
+      {"C5 packed, vectorized", packed,
+       [](double n) { return 2 * n / (12 + 4 * n / double(cpu::gemm_columns(int64_t(n)))); }, true},
 #ifdef GRADUS_ONEDNN
       {"C6 library (oneDNN)", library, [](double n) { return 2 * n / 12; }, true},
 #endif

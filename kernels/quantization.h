@@ -55,11 +55,21 @@ constexpr uint8_t nearest_evenly(float t, float per_step, float zero, float last
 // The number of boundaries of a signed dynamic codebook between 0 and `magnitude`, to within 1/4. Within a
 // decade the boundaries are evenly spaced, so their number is a line. A decade has twice as many boundaries
 // as the one below it, on ten times the length, so its line is a fifth as steep: the lowest line applies.
+struct Line {
+  float slope, start;
+};
+struct Decades {
+  Line line[7] = {{1e6f / 0.9f, 1 - 0.1f / 0.9f}};
+  constexpr Decades() {
+    for (int d = 1; d < 7; ++d) line[d] = {line[d - 1].slope / 5, line[d - 1].start * 2};
+  }
+};
 constexpr float dynamic_place(float magnitude) {
-  float place = 128, slope = 1e6f / 0.9f, start = 1 - 0.1f / 0.9f;
-  for (int decade = 0; decade < 7; ++decade, slope /= 5, start *= 2) {
-    const float line = std::fma(slope, magnitude, start);
-    place = place < line ? place : line;  // NaN for NaN
+  constexpr Decades kDecades;
+  float place = 128;
+  for (const Line& line : kDecades.line) {
+    const float here = std::fma(line.slope, magnitude, line.start);
+    place = place < here ? place : here;  // NaN for NaN
   }
   return place;
 }

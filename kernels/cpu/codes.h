@@ -65,6 +65,8 @@ struct Coder {
     if (codebook.step > 0)
       return codes_evenly(n, x, place, codebook.per_step, codebook.zero, float(codebook.count - 1), codes);
     if (codebook.first_decade > 0) {
+      const int64_t done = dynamic_codes(n, x, place, codebook.first_decade, boundary, codes);
+      n -= done, x += done, codes += done;
       alignas(64) float above[kChunkOfCodes];
       dynamic_starts(n, x, place, codebook.first_decade, codes);
       boundary.look_up(n, codes, 1, 0, above);

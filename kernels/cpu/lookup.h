@@ -31,48 +31,85 @@ inline int64_t look_up_packed(int64_t n, const uint8_t* codes, const float* valu
 }
 
 // Interleaving works within each quarter of two registers; doing it twice joins bytes to numbers. With the
-// codes in this order, the numbers come out in the order of the elements.
+// codes in this order, the numbers come out in the order of the elements. It is its own inverse.
 constexpr std::array<uint8_t, 64> order_to_interleave() {
   std::array<uint8_t, 64> order{};
   for (int i = 0; i < 64; ++i) order[size_t(i)] = uint8_t(i % 16 / 4 * 16 + i / 16 * 4 + i % 4);
   return order;
 }
+constexpr std::array<uint8_t, 64> kOrder = order_to_interleave();
 
 struct Table {  // of 256 numbers, by bytes: first all lowest bytes, and so on
   explicit Table(const float* number) : number(number) {
     for (int k = 0; k < 4; ++k)
       for (int c = 0; c < 256; ++c) bytes[k][c] = uint8_t(std::bit_cast<uint32_t>(number[c]) >> 8 * k);
   }
+  // The numbers of 64 codes, which are in the order to interleave; 16 in each element of `found`.
+  void look_up(__m512i code, __m512 (&found)[4]) const {
+    __m512i byte[4];
+    for (int k = 0; k < 4; ++k) {
+      const auto half = [&](int first) {
+        return _mm512_permutex2var_epi8(_mm512_loadu_si512(bytes[k] + first), code,
+                                        _mm512_loadu_si512(bytes[k] + first + 64));
+      };
+      byte[k] = _mm512_mask_blend_epi8(_mm512_movepi8_mask(code), half(0), half(128));
+    }
+    const __m512i low[2] = {_mm512_unpacklo_epi8(byte[0], byte[1]), _mm512_unpackhi_epi8(byte[0], byte[1])},
+                  high[2] = {_mm512_unpacklo_epi8(byte[2], byte[3]), _mm512_unpackhi_epi8(byte[2], byte[3])};
+    for (int q = 0; q < 4; ++q)
+      found[q] = _mm512_castsi512_ps(q % 2 ? _mm512_unpackhi_epi16(low[q / 2], high[q / 2])
+                                           : _mm512_unpacklo_epi16(low[q / 2], high[q / 2]));
+  }
   // y = offset + scale number[code], of n codes.
   [[gnu::noinline]] void look_up(int64_t n, const uint8_t* codes, float scale, float offset, float* y) const {
-    constexpr std::array<uint8_t, 64> kOrder = order_to_interleave();
     const __m512i order = _mm512_loadu_si512(kOrder.data());
     int64_t i = 0;
     for (; i + 64 <= n; i += 64) {
-      const __m512i code = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(codes + i));
-      __m512i found[4];
-      for (int k = 0; k < 4; ++k) {
-        const auto half = [&](int first) {
-          return _mm512_permutex2var_epi8(_mm512_loadu_si512(bytes[k] + first), code,
-                                          _mm512_loadu_si512(bytes[k] + first + 64));
-        };
-        found[k] = _mm512_mask_blend_epi8(_mm512_movepi8_mask(code), half(0), half(128));
-      }
-      const __m512i low[2] = {_mm512_unpacklo_epi8(found[0], found[1]),
-                              _mm512_unpackhi_epi8(found[0], found[1])},
-                    high[2] = {_mm512_unpacklo_epi8(found[2], found[3]),
-                               _mm512_unpackhi_epi8(found[2], found[3])};
-      for (int q = 0; q < 4; ++q) {
-        const __m512i bits = q % 2 ? _mm512_unpackhi_epi16(low[q / 2], high[q / 2])
-                                   : _mm512_unpacklo_epi16(low[q / 2], high[q / 2]);
-        _mm512_storeu_ps(y + i + 16 * q, offset + scale * _mm512_castsi512_ps(bits));
-      }
+      __m512 found[4];
+      look_up(_mm512_permutexvar_epi8(order, _mm512_loadu_si512(codes + i)), found);
+      for (int q = 0; q < 4; ++q) _mm512_storeu_ps(y + i + 16 * q, offset + scale * found[q]);
     }
     for (; i < n; ++i) y[i] = offset + scale * number[codes[i]];
   }
   const float* number;
   alignas(64) uint8_t bytes[4][256];
 };
+
+// Codes of n elements in a dynamic codebook, as those of nearest_code; `boundary` has the codebook's. Returns
+// how many it has computed: a multiple of 64.
+[[gnu::noinline]] inline int64_t dynamic_codes(int64_t n, const float* x, Normalize place, float first_decade,
+                                               const Table& boundary, uint8_t* codes) {
+  constexpr Decades kDecades;
+  const __m512i order = _mm512_loadu_si512(kOrder.data());
+  const __m512 sign = _mm512_set1_ps(-0.0f);
+  const float zero = first_decade == 1 ? 127 : -1;
+  int64_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    __m512 t[4], at_boundary[4];
+    __m512i start[4];
+    for (int q = 0; q < 4; ++q) {
+      t[q] = (_mm512_loadu_ps(x + i + 16 * q) - place.offset) * place.up * place.inverse;
+      const __m512 magnitude = _mm512_andnot_ps(sign, t[q]);
+      // dynamic_place(magnitude) first_decade - 1/2
+      __m512 above_zero = _mm512_set1_ps(128 * first_decade - 0.5f);
+      for (const Line& line : kDecades.line)
+        above_zero =
+            _mm512_min_ps(above_zero, _mm512_fmadd_ps(_mm512_set1_ps(first_decade * line.slope), magnitude,
+                                                      _mm512_set1_ps(first_decade * line.start - 0.5f)));
+      start[q] = _mm512_cvttps_epi32(zero + _mm512_or_ps(above_zero, _mm512_and_ps(sign, t[q])));
+    }
+    // Within 0 and 255, and in the order to interleave.
+    const __m512i code =
+        _mm512_packus_epi16(_mm512_packs_epi32(start[0], start[1]), _mm512_packs_epi32(start[2], start[3]));
+    boundary.look_up(code, at_boundary);
+    uint64_t above = 0;
+    for (int q = 0; q < 4; ++q)
+      above |= uint64_t(_mm512_cmp_ps_mask(t[q], at_boundary[q], _CMP_GT_OQ)) << 16 * q;
+    const __m512i in_turn = _mm512_permutexvar_epi8(order, code);
+    _mm512_storeu_si512(codes + i, _mm512_mask_add_epi8(in_turn, above, in_turn, _mm512_set1_epi8(1)));
+  }
+  return i;
+}
 #else
 inline int64_t look_up_packed(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }
 struct Table {
@@ -82,6 +119,7 @@ struct Table {
   }
   const float* number;
 };
+inline int64_t dynamic_codes(int64_t, const float*, Normalize, float, const Table&, uint8_t*) { return 0; }
 #endif
 
 }  // namespace gradus::cpu

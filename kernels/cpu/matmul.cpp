@@ -46,7 +46,7 @@ static void batched(const Ctx& ctx, const MatmulShape& s, const T* a, const T* b
 }
 
 // The table's entry is the hand-written product for every dtype. Over the shapes of GPT-2's training step it
-// reached 0.85 to 1.16 of oneDNN 2.6's fp32 speed (2 cores, AVX-512). Its Write::Add is exact, and a row's
+// reached 0.88 to 1.06 of oneDNN 2.6's fp32 speed (2 cores, AVX-512). Its Write::Add is exact, and a row's
 // result does not depend on other rows; oneDNN promises neither. Lesson 01 compares square products.
 void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
   if (!c.wanted()) return;

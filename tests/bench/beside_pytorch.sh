@@ -14,7 +14,7 @@ cpu) step=build/bench/step our_flags= torch_flags= ;;
 cuda) step=build/cuda/bench/step our_flags='--recipe=mixed --attention=flash' torch_flags='--cuda --bf16' ;;
 *) echo "beside_pytorch: the device is cpu or cuda, not $device" >&2 && exit 2 ;;
 esac
-export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
+export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-3000}"
 lines=$(mktemp) errors=$(mktemp)
 trap 'rm -f "$lines" "$errors"' EXIT
 

@@ -1,6 +1,7 @@
 // Softmax and cross-entropy against formulas in fp64, and the vector functions that they use.
 #include "kernels/cpu/vmath.h"
 #include "tests/kernels/kernel_contract.h"
+#include "tests/kernels/ulps.h"
 
 namespace gradus {
 namespace {
@@ -232,10 +233,6 @@ TEST_P(L02_Softmax, TargetsAndIdsOutOfRangeAreNamed) {
 }
 
 TEST(L02_KernelsOnCpu, VectorFunctionsAreWithinTheirBounds) {
-  const auto ulps = [](float got, double want) {
-    const float nearest = float(want), next = std::nextafter(std::abs(nearest), INFINITY);
-    return std::abs(double(got) - want) / (double(next) - std::abs(double(nearest)));
-  };
   double exp_worst = 0, tanh_worst = 0, erf_worst = 0;
   for (uint32_t bits = 0; bits < 0x7F800000; bits += 4099)
     for (const float x : {std::bit_cast<float>(bits), -std::bit_cast<float>(bits)}) {

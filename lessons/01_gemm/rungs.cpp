@@ -76,8 +76,7 @@ static void tiles(int64_t n, const float* a, const float* b, float* c) {
     }
 }
 
-// C5. The engine's own product: packed panels, a larger register tile, vectors by hand
-// (kernels/cpu/gemm.cpp).
+// C5. The engine's own product (kernels/cpu/gemm.cpp): packed panels, a larger tile, vectors by hand.
 static void engine_product(int64_t n, CBuf a, CBuf b, float* c) {
   const MatmulShape square{.M = n, .N = n, .K = n, .lda = n, .ldb = n, .ldc = n};
   cpu::matmul(current().device.ctx(), square, a, b, {c, DType::F32, Write::Set});
@@ -97,12 +96,12 @@ static void library(int64_t n, const float* a, const float* b, float* c) {
 #endif
 
 std::vector<Rung> rungs() {
-  // C1: per FMA (2 FLOPs) a cache line of B, 64 bytes, and 4 bytes of A (the next elements use the rest of
-  // A's line). C2: per k, a row of B, 4n bytes, is read for 2n FLOPs; the row of C stays in the cache. C3: a
-  // block of B (4 kBlock^2 bytes) is read for kBlock rows of A, 2 kBlock^3 FLOPs, and a block of C is read
-  // and written. C4: A is read once per kCols columns of B; B is read and C written once. C5: B is read, its
-  // packed copy and C are written, and A is read once per t columns of B, which stay in the L2 cache: n^2 ·
-  // (12 + 4n/t) bytes. C6: at best A and B are read and C is written once.
+  // C1: per FMA (2 FLOPs) a cache line of B, 64 bytes, and 4 bytes of A. C2: per k, a row of B, 4n bytes, is
+  // read for 2n FLOPs; the row of C stays in the cache. C3: a block of B (4 kBlock^2 bytes) is read for
+  // kBlock rows of A, 2 kBlock^3 FLOPs, and a block of C is read and written. C4: A is read once per kCols
+  // columns of B; B is read and C written once. C5: B is read, its packed copy and C are written, and A is
+  // read once per t columns of B, which stay in L2: n^2 · (12 + 4n/t) bytes. C6: at best A and B are read, C
+  // is written.
   return {
       {"C1 naive", naive, [](double) { return 2.0 / 68; }, false},
       {"C2 loops reordered", reordered, [](double) { return 2.0 / 4; }, false},

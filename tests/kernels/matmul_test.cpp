@@ -1,7 +1,5 @@
 // Matrix products against a plain fp64 loop: every mix of dtypes with Set and Add, transposes, long lines,
 // batches within batches, sizes just below and above every block.
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_tile.h"
 #include "tests/kernels/kernel_contract.h"
 #include "tests/mistakes.h"
 #include "tests/standin/turn.h"
@@ -252,52 +250,6 @@ TEST(L01_MatmulOnCpu, PartialSumsHaveRoomForAllRows) {
     const std::vector<double> want = last.values(), got = all.values();
     for (size_t i = 0; i < want.size(); ++i)
       ASSERT_EQ(got[size_t((M - few) * N) + i], want[i]) << name_of(t) << ", element " << i;
-  }
-}
-
-// Matrices whose rows are far apart are copied before they are multiplied, others are not: the results are
-// bitwise equal. Also of incomplete tiles, several blocks of K, and one thread or several.
-TEST(L01_MatmulOnCpu, CopiesChangeNothing) {
-  const int64_t M = 40, N = 70, K = 1100, far = 8192;  // K rows of it: 36 MB
-  TestCtx ctx;
-  for (const DType t : {DType::F32, DType::F64})
-    for (const Trans ta : {Trans::No, Trans::Yes}) {
-      const Buffer a = Buffer::random(t, M * K, 1), b = Buffer::random(t, K * N, 2);
-      const auto apart = [&](const Buffer& x, int64_t rows, int64_t cols) {
-        const std::vector<double> from = x.values();
-        std::vector<double> to(size_t(rows * far));
-        for (int64_t i = 0; i < rows * cols; ++i) to[size_t(i / cols * far + i % cols)] = from[size_t(i)];
-        return Buffer(t, to);
-      };
-      const int64_t a_rows = ta == Trans::Yes ? K : M, a_cols = M * K / a_rows;
-      const Buffer far_a = apart(a, a_rows, a_cols), far_b = apart(b, K, N);
-      MatmulShape near = shape_of(M, N, K, ta, Trans::No);
-      Buffer want = Buffer::random(t, M * N, 3);
-      const Buffer before = want;
-      table().matmul(ctx, near, a.in(), b.in(), want.out(Write::Add));
-      for (const int threads : {1, 3, 4})
-        for (const bool a_far : {true, false}) {
-          const OpenMpThreads as_many(threads);
-          MatmulShape s = near;
-          (a_far ? s.lda : s.ldb) = far;
-          Buffer got = before;
-          table().matmul(ctx, s, a_far ? far_a.in() : a.in(), a_far ? b.in() : far_b.in(),
-                         got.out(Write::Add));
-          EXPECT_EQ(got.values(), want.values()) << name_of(t) << (a_far ? " A" : " B") << " is far";
-        }
-    }
-}
-
-// gemm_columns: whole tiles that fit into half of the cache, but at least one tile.
-TEST(L01_MatmulOnCpu, ColumnsThatStayInTheCache) {
-  constexpr int64_t kTile = cpu::Tile<float>::kCols;
-  int64_t before = 1024;
-  for (const int64_t K : {0, 1, 100, 1024, 1025, 50257}) {
-    const int64_t columns = cpu::gemm_columns(K), depth = std::clamp<int64_t>(K, 1, 1024);
-    EXPECT_TRUE(columns % kTile == 0 && columns >= kTile && columns <= 1024) << columns;
-    if (K <= 1024) EXPECT_LE(columns, before) << "of a deeper block, fewer stay";
-    if (columns > kTile) EXPECT_LE(columns * depth * 4, int64_t(64) << 20) << "no L2 cache is as large";
-    before = columns;
   }
 }
 

@@ -36,7 +36,7 @@ struct Share {
 
   // Copies a head's keys and values; one of them across.
   void copy(const AttentionShape& s, const T* x_across, const T* x_rows) const {
-    pack_panel(s.D, s.T, int(width), x_across, s.qkv.time, 1, false, across);
+    pack_panel(s.D, s.T, int(width), x_across, s.qkv.time, 1, 0, across);
     for (int64_t t = 0; t < s.T; ++t) std::copy_n(x_rows + t * s.qkv.time, s.D, rows + t * s.D);
   }
 };
@@ -55,7 +55,7 @@ int64_t keys_of(const AttentionShape& s, int64_t last_query) {
 // Turns a row of dot products into probabilities: keys [0, n) take part, the others of the T get 0.
 template <int kGroup, class S>
 void softmax_row(S* x, int64_t n, int64_t T, S scale) {
-  const int64_t groups = (n + kGroup - 1) / kGroup, end = groups * kGroup;
+  const int64_t groups = ceil_div(n, kGroup), end = groups * kGroup;
   const S max = scale_max<kGroup>(x, groups, kGroup, n, scale, std::numeric_limits<S>::lowest());
   const S factor = S(1) / exp_sum<kGroup>(x, groups, kGroup, max);
   for (int64_t j = 0; j < end; ++j) x[j] *= factor;

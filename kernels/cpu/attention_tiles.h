@@ -29,7 +29,7 @@ struct HeadTiles {
   W* take_words(int64_t n) { return cut.take<W>(n); }
   S* take(int64_t n) { return cut.take<S>(n); }
 
-  static int64_t tiles_of(int64_t cols) { return (cols + kCols - 1) / kCols; }
+  static int64_t tiles_of(int64_t cols) { return ceil_div(cols, kCols); }
   // (lines, D) sums lie strip by strip, tile by tile. sums(): how many numbers that takes; row(): the offset
   // of row i in the first tile of its strip.
   int64_t sums(int64_t lines) const { return round_up(lines, kStrip) * across * kCols; }

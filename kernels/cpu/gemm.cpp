@@ -20,11 +20,12 @@ constexpr int64_t kMostChunk = Tile<W>::kMatrices ? 4 : 8;
 // The bytes that stay in a core's L2 cache while other numbers pass through it.
 int64_t bytes_that_stay() {
   static const int64_t bytes = [] {
-    int64_t cache = 1 << 20;
+    int64_t cache = 0;
 #ifdef _SC_LEVEL2_CACHE_SIZE
-    cache = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), cache);
+    cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #endif
-    return cache / 2;
+    constexpr int64_t kUsual = 1 << 20;  // if the system does not say
+    return (cache > 0 ? cache : kUsual) / 2;
   }();
   return bytes;
 }
@@ -32,8 +33,8 @@ int64_t bytes_that_stay() {
 // The words of K in a block: the blocks have the same size, or nearly.
 template <class W>
 int64_t depth_of(int64_t K) {
-  const int64_t words = std::max<int64_t>(words_of<W>(K), 1), blocks = (words + kDepth - 1) / kDepth;
-  return round_up((words + blocks - 1) / blocks, Tile<W>::kDeep);
+  const int64_t words = std::max<int64_t>(words_of<W>(K), 1), blocks = ceil_div(words, kDepth);
+  return round_up(ceil_div(words, blocks), Tile<W>::kDeep);
 }
 template <class W>
 int64_t columns(int64_t bytes, int64_t depth) {  // whole panels
@@ -113,11 +114,11 @@ struct Gemm {
     const int64_t unpacked = b_in_place ? d.cols / kCols * kCols : 0;
     pack_b(d.numbers, d.words, d.cols - unpacked, p.b + d.k0 * p.b_row + (d.j0 + unpacked) * p.b_col, p.b_col,
            p.b_row, b + unpacked * d.words);
-    const int64_t panels = (end - begin + kRows - 1) / kRows, chunks = (panels + chunk - 1) / chunk;
+    const int64_t panels = ceil_div(end - begin, kRows), chunks = ceil_div(panels, chunk);
     for (int64_t q = 0; q < chunks; ++q)  // of nearly equal size
       multiply_chunk(d, begin + panels * q / chunks * kRows,
                      std::min(begin + panels * (q + 1) / chunks * kRows, end),
-                     partial + panels * q / chunks * kTile * ((d.cols + kCols - 1) / kCols));
+                     partial + panels * q / chunks * kTile * ceil_div(d.cols, kCols));
   }
 
   void multiply_chunk(const Block& d, int64_t begin, int64_t end, Sum* before) const {
@@ -131,7 +132,7 @@ struct Gemm {
       panels[(i - begin) / kRows] = {packed};
 
     const TileRegisters<W> registers;
-    const int64_t across = (d.cols + kCols - 1) / kCols * kTile;  // partial sums of a panel of A
+    const int64_t across = ceil_div(d.cols, kCols) * kTile;  // partial sums of a panel of A
     if (a_in_place)
       for (i = begin; i < end; i += kRows, before += across)
         for (int64_t j = 0; j < d.cols; j += kCols)
@@ -143,7 +144,7 @@ struct Gemm {
   // Tiles of these rows, one below another; their first column is j in the block.
   void multiply_column(const Block& d, int64_t begin, int64_t end, int64_t j, const TileRows<W>* panels,
                        Sum* before) const {
-    const int64_t cols = std::min<int64_t>(kCols, d.cols - j), count = (end - begin + kRows - 1) / kRows;
+    const int64_t cols = std::min<int64_t>(kCols, d.cols - j), count = ceil_div(end - begin, kRows);
     TC* const c = p.c + begin * p.ldc + d.j0 + j;
     TileCols<W> from{b + j * d.words};
     if constexpr (std::is_same_v<TB, W>)
@@ -167,7 +168,7 @@ struct Gemm {
     while ((k += kPass<W>) < d.words);
     for (int64_t q = 0; q < count; ++q)
       if (!is_in_place(q))
-        finish(d, apart[q], before + (q * ((d.cols + kCols - 1) / kCols) + j / kCols) * kTile,
+        finish(d, apart[q], before + (q * ceil_div(d.cols, kCols) + j / kCols) * kTile,
                std::min<int64_t>(kRows, end - begin - q * kRows), cols, c + q * kRows * p.ldc);
   }
 
@@ -184,12 +185,12 @@ struct Gemm {
 
   // Divides C among a team; returns the part of thread `me`. Parts differ by one panel of rows or columns.
   GemmProblem<TA, TB, TC> part(int64_t me, int64_t team) const {
-    const int64_t rows = (p.M + kRows - 1) / kRows, cols = (p.N + kCols - 1) / kCols;
+    const int64_t rows = ceil_div(p.M, kRows), cols = ceil_div(p.N, kCols);
     int64_t best = 0, least = INT64_MAX;
     for (int64_t down = team; down > 0; --down) {
       if (team % down != 0) continue;
-      const int64_t across = team / down, most_rows = (rows + down - 1) / down,
-                    most_cols = (cols + across - 1) / across;
+      const int64_t across = team / down, most_rows = ceil_div(rows, down),
+                    most_cols = ceil_div(cols, across);
       // In tiles: to read a panel for the first time, or to pack it, takes about as long as to multiply a
       // tile.
       const int64_t time = most_rows * most_cols + most_rows + most_cols;

@@ -7,7 +7,8 @@
 
 namespace gradus::cpu {
 
-constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+constexpr int64_t ceil_div(int64_t n, int64_t width) { return (n + width - 1) / width; }
+constexpr int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
 // The number of words that `numbers` numbers of K take in a panel.
 template <class W>
@@ -48,15 +49,17 @@ W word(const T* x, int64_t step) {
 
 // Packs `words` words of each of `count` (<= width) lines of a matrix into a panel of words: panel[k * width
 // + i] is word k of line i; missing lines are zeros. Number k of line i is at x[i * line + k * step].
+// `following` lines come after these, and will be packed next.
 template <class W, class T>
-void pack_panel(int64_t words, int64_t count, int width, const T* x, int64_t line, int64_t step, bool more,
-                W* panel) {
+void pack_panel(int64_t words, int64_t count, int width, const T* x, int64_t line, int64_t step,
+                int64_t following, W* panel) {
   constexpr int64_t kNumbers = Word<W>::kNumbers;
   constexpr int64_t kBlock = 16;  // words at a time, so that lines are read in whole cache lines
   for (int64_t k0 = 0; k0 < words; k0 += kBlock) {
     const int64_t k1 = std::min(k0 + kBlock, words);
-    if (step == 1 && more)  // each line may be in a different page, which no processor predicts
-      for (int64_t i = 0; i < width; ++i) __builtin_prefetch(x + (width + i) * line + k0 * kNumbers);
+    if (step == 1)  // each line may be in a different page, which no processor predicts
+      for (int64_t i = 0; i < std::min<int64_t>(following, width); ++i)
+        __builtin_prefetch(x + (width + i) * line + k0 * kNumbers);
     int64_t i = 0;
     if constexpr (sizeof(T) * kNumbers == 4 && sizeof(W) == 4)  // a word has the same bytes in x and panel
       if (step == 1 && k1 - k0 == kBlock)
@@ -96,7 +99,7 @@ void pack_panels(int64_t K, int64_t words, int64_t count, const T* x, int64_t li
     }
   for (int64_t i = whole; i < count; i += kWidth)
     pack_panel(complete, std::min<int64_t>(kWidth, count - i), kWidth, x + i * line, line, step,
-               i + kWidth < count, panels + i * words);
+               count - i - kWidth, panels + i * words);
   if constexpr (kNumbers == 2)
     if (K % 2 == 1)
       for (int64_t i = 0; i < round_up(count, kWidth); ++i)

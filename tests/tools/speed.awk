@@ -1,4 +1,4 @@
-# speed.awk: a table of the JSON lines of tests/bench/beside_pytorch.sh, beside_attention.sh and beside_ddp.sh. For each
+# speed.awk: a table of the JSON lines of tests/bench/beside_pytorch.sh and the other beside_*.sh. For each
 # model and program it has the median time of a step and its ratio to that of gradus, or the peak in MiB and its ratio,
 # the median rate of matrix products, or the fraction of a step that is communication.
 BEGIN {

@@ -78,8 +78,10 @@ struct Gemm {
     const auto near = [&](int64_t row) { return depth * row * int64_t(sizeof(W)) <= bytes_that_stay(); };
     if constexpr (std::is_same_v<TA, W>) a_in_place = p.a_col == 1 || near(p.a_col);
     if constexpr (std::is_same_v<TB, W>) b_in_place = p.b_col == 1 && near(p.b_row);
+    // AMX goes on from the sums in C, which rounds in another way than adding a block's sums to them.
+    const bool set = p.write == Write::Set, one_block = words <= depth;
     if constexpr (std::is_same_v<TC, Sum>)
-      c_in_place = p.alpha == 1 && (p.write == Write::Set || words <= std::min(depth, kPass<W>));
+      c_in_place = p.alpha == 1 && (Tile<W>::kMatrices ? set && one_block : set || one_block);
   }
 
   // The parts of the workspace: a quarter for a chunk of rows of A, a quarter for partial sums (dense tiles),

@@ -76,7 +76,7 @@ struct Gemm {
       : p(problem), words(std::max<int64_t>(words_of<W>(p.K), 1)), depth(depth_of<W>(p.K)) {
     // A matrix whose rows in memory are far apart is read in place only if it stays in the cache.
     const auto near = [&](int64_t row) { return depth * row * int64_t(sizeof(W)) <= bytes_that_stay(); };
-    if constexpr (std::is_same_v<TA, W>) a_in_place = p.a_col == 1 || near(p.a_col);
+    if constexpr (std::is_same_v<TA, W>) a_in_place = p.a_col == 1 || (p.a_row == 1 && near(p.a_col));
     if constexpr (std::is_same_v<TB, W>) b_in_place = p.b_col == 1 && near(p.b_row);
     // AMX goes on from the sums in C, which rounds in another way than adding a block's sums to them.
     const bool set = p.write == Write::Set, one_block = words <= depth;
@@ -193,9 +193,10 @@ struct Gemm {
       if (team % down != 0) continue;
       const int64_t across = team / down, most_rows = ceil_div(rows, down),
                     most_cols = ceil_div(cols, across);
-      // In tiles: to read a panel for the first time, or to pack it, takes about as long as to multiply a
-      // tile.
-      const int64_t time = most_rows * most_cols + most_rows + most_cols;
+      // In tiles: to read a panel for the first time takes about as long as to multiply a tile; to write a
+      // packed one, too.
+      const int64_t time =
+          most_rows * most_cols + (a_in_place ? 1 : 2) * most_rows + (b_in_place ? 1 : 2) * most_cols;
       if (time < least) best = down, least = time;
     }
     const int64_t across = team / best, i = me / across, j = me % across;

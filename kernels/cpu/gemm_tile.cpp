@@ -27,29 +27,34 @@ static void write_sums(Vector (&sum)[kRows][kVectors], const TileSums<W>& to, Wr
       place(i, v) = write == Write::Add ? place(i, v) + sum[i][v] : sum[i][v];
 }
 
-template <class S>
-void multiply_tile(int64_t K, const TileRows<S>& rows, const TileCols<S>& cols, const TileSums<S>& to,
-                   Write write) {
+// multiply_tile with A's strides `row` and `col`. One of them is a constant 1: the addresses of words that
+// are next to each other need no arithmetic, which would take the place of multiplications in the processor.
+using One = std::integral_constant<int64_t, 1>;
+template <class S, class Row, class Col>
+static void multiply(int64_t K, const S* words, Row row, Col col, const TileCols<S>& cols,
+                     const TileSums<S>& to, Write write) {
   using Vector = typename Tile<S>::Vector;
   constexpr int kLanes = Tile<S>::kLanes;
   Vector sum[kRows][kVectors] = {};
   // An address of the processor is a pointer and 0, 1 or 2 times a register, so few registers have addresses.
-  const S *rows_at[kRows / 3], *b = cols.p;
-  for (int i = 0; i < kRows / 3; ++i) rows_at[i] = rows.p + 3 * i * rows.row;
-  const auto a = [&](int i) { return rows_at[i / 3][i % 3 * rows.row]; };  // word k of row i
+  constexpr int kPointers = std::is_same_v<Row, One> ? 1 : kRows / 3, kEach = kRows / kPointers;
+  const S *rows_at[kPointers] = {words}, *b = cols.p;
+  for (int i = 1; i < kPointers; ++i) rows_at[i] = rows_at[i - 1] + kEach * row;
+  const auto a = [&](int i) { return rows_at[i / kEach][i % kEach * row]; };  // word k of row i
   const auto next = [&](int64_t k) {
     constexpr int kAhead = 12;  // in a matrix, the next words are far from these
     __builtin_prefetch(b + kAhead * cols.row);
     __builtin_prefetch(b + kAhead * cols.row + kLanes);
-    __builtin_prefetch(rows_at[0] + kAhead * rows.col);
+    if constexpr (!std::is_same_v<Col, One>) __builtin_prefetch(rows_at[0] + kAhead * col);
     if (k < kRows) {
       __builtin_prefetch(to.p + k * to.row, 1);
       __builtin_prefetch(to.p + k * to.row + kLanes, 1);
     }
-    for (const S*& row : rows_at) row += rows.col;
+    for (const S*& row_at : rows_at) row_at += col;
     b += cols.row;
   };
   // BEGIN SOLUTION 01.8
+#pragma GCC unroll 2
   for (int64_t k = 0; k < K; next(k), ++k) {
     const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
 #pragma GCC unroll 12
@@ -61,6 +66,13 @@ void multiply_tile(int64_t K, const TileRows<S>& rows, const TileCols<S>& cols, 
   // STUB: todo("01.8", "for each k, add the outer product of kRows values of a and kCols of b", K, a, b, next);
   // END SOLUTION 01.8
   write_sums<S>(sum, to, write);
+}
+
+template <class S>
+void multiply_tile(int64_t K, const TileRows<S>& rows, const TileCols<S>& cols, const TileSums<S>& to,
+                   Write write) {
+  if (rows.row == 1) return multiply(K, rows.p, One(), rows.col, cols, to, write);
+  multiply(K, rows.p, rows.row, One(), cols, to, write);
 }
 
 template void multiply_tile(int64_t, const TileRows<float>&, const TileCols<float>&, const TileSums<float>&,

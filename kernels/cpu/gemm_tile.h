@@ -67,8 +67,8 @@ struct TileRegisters<Bf16Pair> {
 #endif
 
 // Where multiply_tile reads word k of row i of A, a.p[i * a.row + k * a.col], and word k of column j of B,
-// b.p[k * b.row + j]: in panels or, if words are plain numbers, in a matrix itself. Pairs are read from
-// panels only, and then row and col do not count.
+// b.p[k * b.row + j]: in panels or, if words are plain numbers, in a matrix itself. One of a.row and a.col is
+// 1. Pairs are read from panels only, and then row and col do not count.
 template <class W>
 struct TileRows {
   const W* p;

@@ -11,14 +11,13 @@ struct CodedState {
   uint8_t* codes;
   float* scales;
 
-  // Both functions take the block that begins with element `at`.
+  // Both functions take the block that begins with element `at`. `most` is magnitude(n, from).
   void dequantize(int64_t at, int64_t n, float* to) const {
     coder.decode(n, codes + at, scales[at / kStateBlock], 0, to);
   }
-  void quantize(int64_t at, int64_t n, const float* from) const {
+  void quantize(int64_t at, int64_t n, const float* from, uint32_t most) const {
     // BEGIN SOLUTION 11.3
-    const Normalize place =
-        normalize_within({.magnitude = magnitude(n, from)}, Range::AbsMax, coder.codebook, 0);
+    const Normalize place = normalize_within({.magnitude = most}, Range::AbsMax, coder.codebook, 0);
     scales[at / kStateBlock] = place.scale;
     coder.encode(n, from, place, codes + at);
     // STUB: todo("11.3", "the block's scale, then its codes", at, n, from, coder, codes, scales);
@@ -36,11 +35,18 @@ static void adamw_8bit_one(const AdamWStep<float>& step, const CodedState& m_sta
       const int64_t n = std::min(kStateBlock, u.n - at);
       float* const w = read("adamw_8bit", updated, at, n, stage[0]);
       const float* const grad = read("adamw_8bit", u.grad, at, n, stage[1]);
+      const int64_t ahead = at + 2 * kStateBlock;
+      fetch<true>(n * size_of(updated.t), updated.from(ahead).p);
+      fetch(n * size_of(u.grad.t), u.grad.from(ahead).p);
+      fetch<true>(n, m_state.codes + ahead);
+      fetch<true>(n, v_state.codes + ahead);
       m_state.dequantize(at, n, m);
       v_state.dequantize(at, n, v);
       adamw_chunk(step, decay, n, w, grad, m, v);
-      m_state.quantize(at, n, m);
-      v_state.quantize(at, n, v);
+      // Both before all codes, so that the processor has both divisions by a scale under way.
+      const uint32_t most_m = magnitude(n, m), most_v = magnitude(n, v);
+      m_state.quantize(at, n, m, most_m);
+      v_state.quantize(at, n, v, most_v);
       write_back("adamw_8bit", n, w, u.value, at);
     }
   });

@@ -40,7 +40,8 @@ struct Data {
         absmax8(device, absmax_codebook(8)),
         absmax4(device, absmax_codebook(4)),
         nf4(device, nf4_codebook()),
-        dynamic(device, dynamic_codebook(Sign::Signed)) {}
+        dynamic(device, dynamic_codebook(Sign::Signed)),
+        second_moments(device, second_moment_codebook()) {}
   void randomize() {
     uint64_t stream = 1;
     for (BenchBuffer* b : {&x, &y, &z, &u, &gamma, &beta, &stats, &loss}) b->randomize(stream++);
@@ -52,7 +53,7 @@ struct Data {
   const DType t;
   const int64_t n;
   BenchBuffer x, y, z, u, gamma, beta, stats, loss, squares, ids;
-  BenchCodebook absmax8, absmax4, nf4, dynamic;
+  BenchCodebook absmax8, absmax4, nf4, dynamic, second_moments;
 };
 
 }  // namespace gradus

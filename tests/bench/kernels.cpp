@@ -113,30 +113,38 @@ static void add_optimizers(Data& d, Cases& cases) {
   const RowShape matrix = d.rows_of(1024);
   adafactor.n = matrix.rows * matrix.cols, adafactor.rows = matrix.rows;
   adafactor.m = d.stats.out(), adafactor.v = d.stats.out(matrix.cols);
-  cases.insert(cases.end(),
-               {{"sum_squares", shape, cost::sum_squares(n, d.t),
-                 [&, n](const Ctx& c) {
-                   const CBuf grad = d.x.in();
-                   k.sum_squares(c, {1, &grad, &n}, d.squares.out());
-                 }},
-                {"sgd, plain", shape, cost::sgd({1, &plain}),
-                 [&, plain](const Ctx& c) {
-                   k.sgd(c, {1, &plain}, {.weight_decay = 0.1f});
-                 }},
-                {"sgd", shape, cost::sgd({1, &sgd}),
-                 [&, sgd](const Ctx& c) {
-                   k.sgd(c, {1, &sgd}, {.momentum = 0.9f, .weight_decay = 0.1f});
-                 }},
-                {"adamw", shape, cost::adamw({1, &adamw}),
-                 [&, adamw](const Ctx& c) {
-                   k.adamw(c, {1, &adamw}, {.weight_decay = 0.1f});
-                 }},
-                {"adafactor", text(matrix), cost::adafactor({1, &adafactor}, StepSize::Relative),
-                 [&, adafactor](const Ctx& c) {
-                   k.adafactor(c, {1, &adafactor}, {});
-                 }},
-                {"muon_direction", shape, cost::muon_direction(n, d.t, d.t, d.t),
-                 [&, n](const Ctx& c) { k.muon_direction(c, n, d.y.in(), d.z.out(), d.x.out(), 0.95f); }}});
+  ParamUpdate adamw8 = sgd;
+  adamw8.m = {d.z.out().p, DType::U8}, adamw8.m_scales = d.stats.out();
+  adamw8.v = {d.u.out().p, DType::U8}, adamw8.v_scales = d.stats.out(state_shape(n).blocks());
+  cases.insert(
+      cases.end(),
+      {{"sum_squares", shape, cost::sum_squares(n, d.t),
+        [&, n](const Ctx& c) {
+          const CBuf grad = d.x.in();
+          k.sum_squares(c, {1, &grad, &n}, d.squares.out());
+        }},
+       {"sgd, plain", shape, cost::sgd({1, &plain}),
+        [&, plain](const Ctx& c) {
+          k.sgd(c, {1, &plain}, {.weight_decay = 0.1f});
+        }},
+       {"sgd", shape, cost::sgd({1, &sgd}),
+        [&, sgd](const Ctx& c) {
+          k.sgd(c, {1, &sgd}, {.momentum = 0.9f, .weight_decay = 0.1f});
+        }},
+       {"adamw", shape, cost::adamw({1, &adamw}),
+        [&, adamw](const Ctx& c) {
+          k.adamw(c, {1, &adamw}, {.weight_decay = 0.1f});
+        }},
+       {"adamw_8bit", shape, cost::adamw_8bit({1, &adamw8}),
+        [&, adamw8](const Ctx& c) {
+          k.adamw_8bit(c, d.dynamic.in(), d.second_moments.in(), {1, &adamw8}, {.weight_decay = 0.1f});
+        }},
+       {"adafactor", text(matrix), cost::adafactor({1, &adafactor}, StepSize::Relative),
+        [&, adafactor](const Ctx& c) {
+          k.adafactor(c, {1, &adafactor}, {});
+        }},
+       {"muon_direction", shape, cost::muon_direction(n, d.t, d.t, d.t),
+        [&, n](const Ctx& c) { k.muon_direction(c, n, d.y.in(), d.z.out(), d.x.out(), 0.95f); }}});
 }
 
 static void add_products(Data& d, Cases& cases) {

@@ -186,6 +186,26 @@ TEST_P(L10_Quantize, TheSameCodesOnEveryDevice) {
   }
 }
 
+// The arithmetic of dynamic codebooks finds what a search through the boundaries finds. With the second
+// scale, numbers are divided in two steps.
+TEST_P(L10_Quantize, DynamicCodesOfTellingNumbers) {
+  const std::pair<const char*, Codebook> dynamic[] = {{"signed", dynamic_codebook(Sign::Signed)},
+                                                      {"unsigned", dynamic_codebook(Sign::Unsigned)},
+                                                      {"second moments", second_moment_codebook()}};
+  for (const auto& [name, codebook] : dynamic)
+    for (const float scale : {1.0f, 0x1p-110f}) {
+      std::vector<double> x;
+      std::vector<int> want;
+      for (const float t : telling_numbers(codebook))
+        if (scale == 1 || (std::abs(t) > 0x1p-16f && std::abs(t) < 0x1p100f))
+          x.push_back(double(t) * scale), want.push_back(boundaries_below(codebook, t));
+      const auto n = int64_t(x.size());
+      const Format f{name, codebook, 8, Range::Given};
+      EXPECT_EQ(QuantCall(f, n, n).quantize(Buffer(DType::F32, x), scale).codes, want)
+          << name << ", with the scale " << scale;
+    }
+}
+
 // The elements are finite, but their distance is not.
 TEST_P(L10_Quantize, AZeroPointOfTooWideARange) {
   const Format& zero = formats()[2];

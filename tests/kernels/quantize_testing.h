@@ -1,5 +1,6 @@
 // Shared by the tests of quantize and dequantize: formats, layouts, a call.
 #pragma once
+#include <algorithm>
 #include <cstring>
 
 #include "src/quant/codebook.h"
@@ -39,6 +40,25 @@ inline const std::vector<Format>& formats() {
                                        {"crowded 4", crowded_codebook(16), 4},
                                        {"crowded, downwards", crowded_codebook(16, -1), 4}};
   return all;
+}
+
+// Numbers that cover all cases: all upper halves of a float with some lower halves, the boundaries, and the
+// floats next to them.
+inline std::vector<float> telling_numbers(const Codebook& codebook) {
+  std::vector<float> numbers;
+  for (uint32_t upper = 0; upper < 65536; ++upper)
+    for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
+      if (const float t = std::bit_cast<float>(upper << 16 | lower); std::isfinite(t)) numbers.push_back(t);
+  for (int i = 0; i + 1 < codebook.count; ++i)
+    for (const float direction : {-2.0f, 2.0f}) {
+      numbers.push_back(codebook.boundary[i]);
+      numbers.push_back(std::nextafter(codebook.boundary[i], direction));
+    }
+  return numbers;
+}
+inline int boundaries_below(const Codebook& codebook, float t) {
+  return int(std::lower_bound(codebook.boundary, codebook.boundary + codebook.count - 1, t) -
+             codebook.boundary);
 }
 
 // Raw bytes for kernels; the bytes around them must not change.

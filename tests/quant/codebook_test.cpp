@@ -5,9 +5,9 @@
 #include <set>
 
 #include "src/core/rng.h"
+#include "tests/kernels/quantize_testing.h"
 #include "tests/mistakes.h"
 #include "tests/nn/golden_testing.h"
-#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -145,25 +145,6 @@ TEST(L10_Codebook, TheNearestValueOfAnyNumber) {
   }
 }
 
-// Numbers that cover all cases: all upper halves of a float with some lower halves, the boundaries, and the
-// floats next to them.
-std::vector<float> telling_numbers(const Codebook& codebook) {
-  std::vector<float> numbers{INFINITY, -INFINITY};
-  for (uint32_t upper = 0; upper < 65536; ++upper)
-    for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
-      if (const float t = std::bit_cast<float>(upper << 16 | lower); std::isfinite(t)) numbers.push_back(t);
-  for (int i = 0; i + 1 < codebook.count; ++i)
-    for (const float direction : {-2.0f, 2.0f}) {
-      numbers.push_back(codebook.boundary[i]);
-      numbers.push_back(std::nextafter(codebook.boundary[i], direction));
-    }
-  return numbers;
-}
-int boundaries_below(const Codebook& codebook, float t) {
-  return int(std::lower_bound(codebook.boundary, codebook.boundary + codebook.count - 1, t) -
-             codebook.boundary);
-}
-
 // In ascending order, the search never begins after the nearest value. In a dynamic codebook it begins at
 // most one value before it, because its kernels compare no further.
 TEST(L10_Codebook, TheSearchBeginsCloseBelow) {
@@ -171,7 +152,9 @@ TEST(L10_Codebook, TheSearchBeginsCloseBelow) {
     if (codebook.step > 0) continue;
     const bool dynamic = name.starts_with("dynamic");
     EXPECT_EQ(codebook.first_decade > 0, dynamic) << name;
-    for (const float t : telling_numbers(codebook)) {
+    std::vector<float> numbers = telling_numbers(codebook);
+    numbers.insert(numbers.end(), {INFINITY, -INFINITY});
+    for (const float t : numbers) {
       const int start = search_start(codebook, t), place = boundaries_below(codebook, t);
       ASSERT_LE(start, place) << name << ": " << t;
       if (dynamic) {

@@ -1,4 +1,4 @@
-// y = x + b; without x, y = b. linear() begins with that, then adds its product (src/ops/linear.cpp).
+// y = x + b; without x, y = b.
 #include "kernels/cpu/io.h"
 
 namespace gradus::cpu {

@@ -147,11 +147,16 @@ constexpr Cost balance_loss_bwd(const ExpertShape& s, DType T) {
           s.B * s.E * stat_size(T)};
 }
 
-// Also of matmul_bias. 2 M N K FLOPs per product. Bytes: A, B and C once.
+// 2 M N K FLOPs per product. Bytes: A, B and C once.
 constexpr Cost matmul(const MatmulShape& s, DType T) {
   const int64_t count = s.batch[0].count * s.batch[1].count;
   return {OpClass::Contraction, 2 * count * s.M * s.N * s.K,
           count * (s.M * s.K + s.K * s.N + s.M * s.N) * size_of(T), 0, T};
+}
+constexpr Cost matmul_bias(const MatmulShape& s, DType T) {
+  Cost cost = matmul(s, T);
+  cost.flops += s.M * s.N;
+  return cost;
 }
 // The number of pairs of query and key that the mask does not hide.
 constexpr int64_t attention_pairs(const AttentionShape& s) {

@@ -83,11 +83,11 @@ struct Gemm {
     if constexpr (std::is_same_v<TA, W>) a_in_place = p.a_col == 1 || (p.a_row == 1 && near(p.a_col));
     if constexpr (std::is_same_v<TB, W>) b_in_place = p.b_col == 1 && near(p.b_row);
     // AMX goes on from the sums in C, which rounds in another way than adding a block's sums to them; and it
-    // adds no bias.
+    // adds no bias. A bias is added to the finished product.
     const bool set = p.write == Write::Set, one_block = words <= depth;
     if constexpr (std::is_same_v<TC, Sum>)
       c_in_place = p.alpha == 1 && (Tile<W>::kMatrices ? set && one_block && !p.bias
-                                    : p.bias           ? one_block
+                                    : p.bias           ? set && one_block
                                                        : set || one_block);
   }
 

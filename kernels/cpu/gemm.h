@@ -29,7 +29,7 @@ struct GemmProblem {
   int64_t ldc;
   float alpha = 1;
   Write write = Write::Set;
-  const TC* bias = nullptr;  // N elements, added to each row of the product; only with Write::Set
+  const TC* bias = nullptr;  // N elements, added to each row of the product, or none
 };
 // `workspace`, for the packed panels, has `bytes` bytes, at least gemm_bytes<S>(K); more give larger blocks.
 // S, the type of the arithmetic, is double if all types are, else float.

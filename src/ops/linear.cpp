@@ -39,11 +39,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const CBuf w = weight.in(), b = in_or_none(bias);
   const MatmulShape s{
       .M = y.rows().rows, .N = out, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};
-  const Ctx call = ctx(x, cost::matmul(s, x.dtype()));
   if (bias.defined())
-    be(x).matmul_bias(call, s, x.in(), w, b, y.set());
+    be(x).matmul_bias(ctx(x, cost::matmul_bias(s, x.dtype())), s, x.in(), w, b, y.set());
   else
-    be(x).matmul(call, s, x.in(), w, y.set());
+    be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), w, y.set());
   return record("linear", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y, linear_bwd);
 }
 

@@ -183,13 +183,6 @@ inline void check_matmul(const MatmulShape& s, CBuf a, CBuf b, Out c) {
   check(c.t == a.t || (c.t == DType::F32 && a.t != DType::F64), "matmul: A and B are ", name_of(a.t),
         ", C is ", name_of(c.t), "; C must have their type, or fp32 if A and B have 16 bits");
 }
-inline void check_matmul_bias(const MatmulShape& s, CBuf a, CBuf b, CBuf bias, Out c) {
-  check_matmul(s, a, b, c);
-  check_dtype("matmul_bias", a.t, {{"bias", bias}, {"C", c}});
-  check(s.ldc == s.N && s.batch[0].count * s.batch[1].count == 1,
-        "matmul_bias: computes one product with a dense C; here ldc is ", s.ldc, ", N is ", s.N,
-        ", products: ", s.batch[0].count * s.batch[1].count);
-}
 inline void check_heads(const char* op, const auto& s) {
   check(s.H > 0 && s.KV > 0 && s.H % s.KV == 0, op, ": ", s.H, " heads of queries cannot share ", s.KV,
         " of keys and values; H must be a multiple of KV, and both at least 1");

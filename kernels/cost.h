@@ -153,11 +153,6 @@ constexpr Cost matmul(const MatmulShape& s, DType T) {
   return {OpClass::Contraction, 2 * count * s.M * s.N * s.K,
           count * (s.M * s.K + s.K * s.N + s.M * s.N) * size_of(T), 0, T};
 }
-constexpr Cost matmul_bias(const MatmulShape& s, DType T) {
-  Cost cost = matmul(s, T);
-  cost.flops += s.M * s.N;
-  return cost;
-}
 // The number of pairs of query and key that the mask does not hide.
 constexpr int64_t attention_pairs(const AttentionShape& s) {
   return s.B * s.H * (s.mask == Mask::Causal ? s.T * (s.T + 1) / 2 : s.T * s.T);

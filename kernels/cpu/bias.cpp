@@ -1,4 +1,4 @@
-// y = x + b; without x, y = b.
+// y = x + b; without x, y = b. linear() begins with that, then adds its product (src/ops/linear.cpp).
 #include "kernels/cpu/io.h"
 
 namespace gradus::cpu {

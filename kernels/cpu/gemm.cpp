@@ -42,17 +42,13 @@ int64_t columns(int64_t bytes, int64_t depth) {  // whole panels
   return std::clamp<int64_t>(bytes / (depth * int64_t(sizeof(W))) / kCols * kCols, kCols, 1024);
 }
 
-// Writes the valid part of a tile of finished sums to C, with the bias of these columns, if there is one.
+// Writes the valid part of a tile of finished sums to C.
 template <class S, class TC>
-void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S alpha, Write write,
-                const TC* bias) {
+void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S alpha, Write write) {
   constexpr int kCols = Tile<S>::kCols;  // words have the size of sums
   visit_write(write, [&]<Write W>() {
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols; ++j) {
-        const acc_t<TC> product = alpha * tile[i * kCols + j];
-        store<W>(c + i * ldc, j, bias ? product + load(bias, j) : product);
-      }
+      for (int64_t j = 0; j < cols; ++j) store<W>(c + i * ldc, j, acc_t<TC>(alpha * tile[i * kCols + j]));
   });
 }
 
@@ -82,13 +78,10 @@ struct Gemm {
     const auto near = [&](int64_t row) { return depth * row * int64_t(sizeof(W)) <= bytes_that_stay(); };
     if constexpr (std::is_same_v<TA, W>) a_in_place = p.a_col == 1 || (p.a_row == 1 && near(p.a_col));
     if constexpr (std::is_same_v<TB, W>) b_in_place = p.b_col == 1 && near(p.b_row);
-    // AMX goes on from the sums in C, which rounds in another way than adding a block's sums to them; and it
-    // adds no bias. A bias is added to the finished product.
+    // AMX goes on from the sums in C, which rounds in another way than adding a block's sums to them.
     const bool set = p.write == Write::Set, one_block = words <= depth;
     if constexpr (std::is_same_v<TC, Sum>)
-      c_in_place = p.alpha == 1 && (Tile<W>::kMatrices ? set && one_block && !p.bias
-                                    : p.bias           ? set && one_block
-                                                       : set || one_block);
+      c_in_place = p.alpha == 1 && (Tile<W>::kMatrices ? set && one_block : set || one_block);
   }
 
   // The parts of the workspace: a quarter for a chunk of rows of A, a quarter for partial sums (dense tiles),
@@ -170,10 +163,7 @@ struct Gemm {
         TileSums<W> to{apart[q]};
         Write write = Write::Set;
         if constexpr (std::is_same_v<TC, Sum>)
-          if (is_in_place(q)) {
-            to = {c + q * kRows * p.ldc, p.ldc, bias_at(d, j)};
-            write = d.first ? p.write : Write::Add;
-          }
+          if (is_in_place(q)) to = {c + q * kRows * p.ldc, p.ldc}, write = d.first ? p.write : Write::Add;
         multiply_tile<W>(std::min(kPass<W>, d.words - k), rows, {from.p + k * from.row, from.row}, to,
                          k > 0 ? Write::Add : write);
       }
@@ -181,19 +171,16 @@ struct Gemm {
     for (int64_t q = 0; q < count; ++q)
       if (!is_in_place(q))
         finish(d, apart[q], before + (q * ceil_div(d.cols, kCols) + j / kCols) * kTile,
-               std::min<int64_t>(kRows, end - begin - q * kRows), cols, c + q * kRows * p.ldc, bias_at(d, j));
+               std::min<int64_t>(kRows, end - begin - q * kRows), cols, c + q * kRows * p.ldc);
   }
-  const TC* bias_at(const Block& d, int64_t j) const { return p.bias ? p.bias + d.j0 + j : nullptr; }
 
   // Adds a tile's sums over one block of K to those before, and writes the last ones to C.
-  void finish(const Block& d, Sum* sums, Sum* before, int64_t rows, int64_t cols, TC* c,
-              const TC* bias) const {
-    if (c_in_place)
-      return write_tile(sums, rows, cols, c, p.ldc, Sum(1), d.first ? p.write : Write::Add, bias);
+  void finish(const Block& d, Sum* sums, Sum* before, int64_t rows, int64_t cols, TC* c) const {
+    if (c_in_place) return write_tile(sums, rows, cols, c, p.ldc, Sum(1), d.first ? p.write : Write::Add);
     if (!d.first)
       for (int e = 0; e < kTile; ++e) sums[e] += before[e];
     if (d.last)
-      write_tile(sums, rows, cols, c, p.ldc, Sum(p.alpha), p.write, bias);
+      write_tile(sums, rows, cols, c, p.ldc, Sum(p.alpha), p.write);
     else
       std::copy(sums, sums + kTile, before);
   }
@@ -218,7 +205,6 @@ struct Gemm {
     mine.M = std::min(rows * (i + 1) / best * kRows, p.M) - i0;
     mine.N = std::min(cols * (j + 1) / across * kCols, p.N) - j0;
     mine.a += i0 * p.a_row, mine.b += j0 * p.b_col, mine.c += i0 * p.ldc + j0;
-    if (p.bias) mine.bias += j0;
     return mine;
   }
 };

@@ -1,11 +1,11 @@
 // The hand-written matrix product (lesson 01): packed panels and a register tile, after Goto & van de Geijn
 // 2008, "Anatomy of high-performance matrix multiplication".
 //
-// C[M,N] (+)= alpha op(A) op(B) + bias is divided into tiles of kRows x kVectors vectors that stay in
-// registers in the loop over K. Tiles read A and B in place if their numbers have the type of the arithmetic
-// (fp32, or fp64 for fp64) and lie close enough to each other in memory. Else A and B are first copied
-// ("packed") into panels in exactly the order in which the tile reads them, converted, and padded with zeros;
-// so one inner loop serves every transposition, stride, size and dtype.
+// C[M,N] (+)= alpha op(A) op(B) is divided into tiles of kRows x kVectors vectors that stay in registers in
+// the loop over K. Tiles read A and B in place if their numbers have the type of the arithmetic (fp32, or
+// fp64 for fp64) and lie close enough to each other in memory. Else A and B are first copied ("packed") into
+// panels in exactly the order in which the tile reads them, converted, and padded with zeros; so one inner
+// loop serves every transposition, stride, size and dtype.
 //
 // Each element of C is a sum over K in blocks of at most 1024 words, in an order that depends on K alone: not
 // on M, N, the batch or the number of threads, of which each computes a part of C. With Write::Add the
@@ -29,7 +29,6 @@ struct GemmProblem {
   int64_t ldc;
   float alpha = 1;
   Write write = Write::Set;
-  const TC* bias = nullptr;  // N elements, added to each row of the product, or none
 };
 // `workspace`, for the packed panels, has `bytes` bytes, at least gemm_bytes<S>(K); more give larger blocks.
 // S, the type of the arithmetic, is double if all types are, else float.

@@ -18,15 +18,13 @@ namespace gradus::cpu {
 
 template <class W, class Vector>
 static void write_sums(Vector (&sum)[kRows][kVectors], const TileSums<W>& to, Write write) {
-  using V = typename Tile<W>::Vector;
-  const auto place = [&](int i, int v) -> V& {
-    return *reinterpret_cast<V*>(to.p + i * to.row + v * Tile<W>::kLanes);
+  const auto place = [&](int i, int v) -> typename Tile<W>::Vector& {
+    return *reinterpret_cast<typename Tile<W>::Vector*>(to.p + i * to.row + v * Tile<W>::kLanes);
   };
-  const auto bias = [&](int v) { return *reinterpret_cast<const V*>(to.bias + v * Tile<W>::kLanes); };
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
     for (int v = 0; v < kVectors; ++v)
-      place(i, v) = write == Write::Add ? place(i, v) + sum[i][v] : to.bias ? sum[i][v] + bias(v) : sum[i][v];
+      place(i, v) = write == Write::Add ? place(i, v) + sum[i][v] : sum[i][v];
 }
 
 // multiply_tile with A's strides `row` and `col`. One of them is a constant 1: the addresses of words that

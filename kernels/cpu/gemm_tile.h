@@ -79,13 +79,11 @@ struct TileCols {
   const W* p;
   int64_t row = Tile<W>::kCols;
 };
-// Where it writes the sum of row i and column j: p[i * row + j]; with Write::Set and plain numbers as words,
-// it adds bias[j] before, if there is a bias.
+// Where it writes the sum of row i and column j: p[i * row + j].
 template <class W>
 struct TileSums {
   typename Word<W>::Sum* p;
   int64_t row = Tile<W>::kCols;
-  const typename Word<W>::Sum* bias = nullptr;
 };
 
 // The sum over k < K words of the outer product of kRows words of A and kCols words of B is computed in

@@ -4,8 +4,7 @@
 namespace gradus::cpu {
 
 template <class T, class TC>
-static GemmProblem<T, T, TC> problem_of(const MatmulShape& s, const T* a, const T* b, TC* c, Write w,
-                                        const TC* bias = nullptr) {
+static GemmProblem<T, T, TC> problem_of(const MatmulShape& s, const T* a, const T* b, TC* c, Write w) {
   const bool ta = s.ta == Trans::Yes, tb = s.tb == Trans::Yes;
   return {.M = s.M,
           .N = s.N,
@@ -19,8 +18,7 @@ static GemmProblem<T, T, TC> problem_of(const MatmulShape& s, const T* a, const 
           .c = c,
           .ldc = s.ldc,
           .alpha = s.alpha,
-          .write = w,
-          .bias = bias};
+          .write = w};
 }
 
 template <class T, class TC>
@@ -58,14 +56,6 @@ void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
       batched(ctx, s, a.as<T>(), b.as<T>(), c.as<T>(), c.w);
     else if constexpr (sizeof(T) == 2)
       batched(ctx, s, a.as<T>(), b.as<T>(), c.as<float>(), c.w);
-  });
-}
-
-void matmul_bias(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, CBuf bias, Out c) {
-  if (!c.wanted()) return;
-  check_matmul_bias(s, a, b, bias, c);
-  visit_float("matmul_bias", a.t, [&]<class T>() {
-    gemm(problem_of(s, a.as<T>(), b.as<T>(), c.as<T>(), c.w, bias.as<T>()), ctx.workspace, kWorkspaceBytes);
   });
 }
 

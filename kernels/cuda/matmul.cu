@@ -66,12 +66,4 @@ void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
        "multiply");
 }
 
-// The product is added to the bias.
-void matmul_bias(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, CBuf bias, Out c) {
-  if (!c.wanted()) return;
-  check_matmul_bias(s, a, b, bias, c);
-  bias_fwd(ctx, {s.M, s.N}, {nullptr, c.t}, bias, c);
-  matmul(ctx, s, a, b, {c.p, c.t, Write::Add});
-}
-
 }  // namespace gradus::GRADUS_GPU

@@ -37,12 +37,11 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Tensor y = empty(x, x.shape().with_last(out), "linear");
   // If the layer is sharded, reading it gathers it, so all ranks must be here together: src/README.md.
   const CBuf w = weight.in(), b = in_or_none(bias);
+  if (bias.defined())  // the product is added to it: cheaper than a second pass that adds the bias
+    run(&Backend::bias_fwd, cost::bias_fwd, y, {}, b, y.set());
   const MatmulShape s{
       .M = y.rows().rows, .N = out, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};
-  if (bias.defined())
-    be(x).matmul_bias(ctx(x, cost::matmul_bias(s, x.dtype())), s, x.in(), w, b, y.set());
-  else
-    be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), w, y.set());
+  be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), w, bias.defined() ? y.add() : y.set());
   return record("linear", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y, linear_bwd);
 }
 

@@ -20,20 +20,11 @@ inline Call matmul(Draw& d) {
     batch = {d.pick(1, 2), a, b, c};
     a *= batch.count, b *= batch.count, c *= batch.count;
   }
-  const double error = kEps * double(s.K + 2) * 8 * double(s.K);
-  if (s.batch[0].count * s.batch[1].count == 1 && s.ldc == s.N && d.choices.yes())
-    return {"matmul_bias",
-            cost::matmul_bias(s, d.t),
-            {d.array(d.t, a), d.array(d.t, b), d.array(d.t, s.N)},
-            {{d.t, c, error + 4 * kEps}},
-            [s](const Backend& k, CallCtx& ctx, In in, Outs out) {
-              k.matmul_bias(ctx, s, in[0], in[1], in[2], out[0]);
-            }};
   const bool fp32 = d.t == DType::F32 || d.choices.yes();
   return {"matmul",
           cost::matmul(s, d.t),
           {d.array(d.t, a), d.array(d.t, b)},
-          {{fp32 ? DType::F32 : d.t, c, error}},
+          {{fp32 ? DType::F32 : d.t, c, kEps * double(s.K + 2) * 8 * double(s.K)}},
           [s](const Backend& k, CallCtx& ctx, In in, Outs out) { k.matmul(ctx, s, in[0], in[1], out[0]); }};
 }
 

@@ -117,7 +117,6 @@ TEST(L19_Cost, OfMergedAttention) {
 TEST(L02_Cost, OfMatrixProducts) {
   const MatmulShape s{.M = 2, .N = 3, .K = 5, .lda = 5, .ldb = 3, .ldc = 3};
   expect_cost("matmul", cost::matmul(s, F32), OpClass::Contraction, 60, 4 * (10 + 15 + 6));
-  expect_cost("matmul_bias", cost::matmul_bias(s, F32), OpClass::Contraction, 66, 4 * (10 + 15 + 6));
   MatmulShape six = s;
   six.batch[0].count = 2, six.batch[1].count = 3;
   expect_cost("six products", cost::matmul(six, BF16), OpClass::Contraction, 360, 372);

@@ -236,37 +236,6 @@ TEST(L01_MatmulOnCpu, ManyProductsShareTheWorkspace) {
   }
 }
 
-// matmul_bias adds the bias to each row of the finished product. Of a C that begins as the bias, matmul makes
-// the same, to the bit.
-TEST_P(L01_Matmul, WithABias) {
-  DirtyCtx ctx;
-  for (const DType t : float_types())
-    for (const auto& [M, N, K] : {std::tuple(1, 1, 0), std::tuple(3, 0, 5), std::tuple(0, 3, 5),
-                                  std::tuple(13, 33, 7), std::tuple(24, 64, 70), std::tuple(25, 65, 1024),
-                                  std::tuple(36, 96, 1025), std::tuple(37, 70, 4100)}) {
-      const MatmulShape s = shape_of(M, N, K, Trans::No, Trans::Yes);
-      const Buffer a = Buffer::random(t, M * K, 1), b = Buffer::random(t, N * K, 2),
-                   bias = Buffer::random(t, N, 3);
-      Expected want = Expected::sums("C", {t}, int64_t(M) * N);
-      multiply(s, a.values().data(), b.values().data(), 0, want);
-      const std::vector<double> added = bias.values();
-      for (int64_t i = 0; i < int64_t(M) * N; ++i) want.add(i, added[size_t(i % N)], 0);
-      const TestedCall call{"matmul_bias",
-                            {want},
-                            [&](const Ctx& c, const std::vector<Out>& out) {
-                              table().matmul_bias(c, s, a.in(), b.in(), bias.in(), out[0]);
-                            },
-                            {},
-                            !on_cuda()};
-      ASSERT_NO_FATAL_FAILURE(expect_contract(call, {{kSet}, {kAdd}}, ctx, {1, 3}));
-      Buffer sum = Buffer::zeros(t, int64_t(M) * N), once = sum;
-      table().bias_fwd(ctx, {M, N}, {nullptr, t}, bias.in(), sum.out(Write::Set));
-      table().matmul(ctx, s, a.in(), b.in(), sum.out(Write::Add));
-      table().matmul_bias(ctx, s, a.in(), b.in(), bias.in(), once.out(Write::Set));
-      ASSERT_EQ(once.values(), sum.values()) << name_of(t) << " M " << M << " N " << N << " K " << K;
-    }
-}
-
 // More rows and columns than the workspace has partial sums for, in several blocks of K: the last rows are
 // bitwise equal to the same rows computed alone.
 TEST(L01_MatmulOnCpu, PartialSumsHaveRoomForAllRows) {

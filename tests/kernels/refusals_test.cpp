@@ -71,7 +71,6 @@ void expect_refusals(DType T) {
   expect_refused(sixteen ? "xx." : "x.x", &B::embedding_bwd, none, 0, ids, x, y);
   expect_refused(sixteen ? "xx." : "xxx", &B::matmul, {.M = 0, .N = 0, .K = 0, .lda = 1, .ldb = 1, .ldc = 1},
                  x, x, y);
-  expect_refused("xxxx", &B::matmul_bias, {.M = 0, .N = 0, .K = 0, .lda = 1, .ldb = 1, .ldc = 0}, x, x, x, y);
   expect_refused("xxxxx", &B::attention_plain_fwd, heads, x, x, x, y, y);
   expect_refused("xxxxxxxx", &B::attention_plain_bwd, heads, x, x, x, x, x, y, y, y);
   expect_refused("xxxxx", &B::attention_flash_fwd, heads, x, x, x, y, fp32);

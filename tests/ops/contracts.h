@@ -182,7 +182,7 @@ inline const std::vector<Contract> kContracts{
     {"linear",
      [](unsigned training) { return std::string(training & 2 ? "0 " : "") + (training & 1 ? "1 " : ""); },
      [](DType T) {
-       return Costs{cost::matmul_bias(product(4, 6, 3), T)};
+       return Costs{cost::bias_fwd({4, 6}, T), cost::matmul(product(4, 6, 3), T)};
      },
      [](DType T, unsigned training) {
        Costs costs;

@@ -20,7 +20,7 @@ struct CodedState {
     const Normalize place = normalize_within({.magnitude = most}, Range::AbsMax, coder.codebook, 0);
     scales[at / kStateBlock] = place.scale;
     coder.encode(n, from, place, codes + at);
-    // STUB: todo("11.3", "the block's scale, then its codes", at, n, from, coder, codes, scales);
+    // STUB: todo("11.3", "the block's scale, then its codes", at, n, from, most, coder, codes, scales);
     // END SOLUTION 11.3
   }
 };

@@ -66,7 +66,7 @@ lesson_lengths() {
   done
 }
 
-engine_budget=29500  # lines, a warning level. 24,500 were planned for all lessons; lesson 16 took 1,400, 19 and 20 900 each, 21 1,600, products in place 200
+engine_budget=29550  # lines, a warning level. 24,500 were planned for all lessons; lesson 16 took 1,400, 19 and 20 900 each, 21 1,600, products in place and 8-bit codes 250
 engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
 total_length() { [ "$(engine_size)" -le $engine_budget ] || over "src and kernels" "$(engine_size)" $engine_budget; }
 

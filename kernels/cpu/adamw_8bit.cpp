@@ -36,8 +36,8 @@ static void adamw_8bit_one(const AdamWStep<float>& step, const CodedState& m_sta
       float* const w = read("adamw_8bit", updated, at, n, stage[0]);
       const float* const grad = read("adamw_8bit", u.grad, at, n, stage[1]);
       const int64_t ahead = at + 2 * kStateBlock;
-      fetch<true>(n * size_of(updated.t), updated.from(ahead).p);
-      fetch(n * size_of(u.grad.t), u.grad.from(ahead).p);
+      fetch<true>(n * size_of(updated.t), updated.from(ahead).as<char>());
+      fetch(n * size_of(u.grad.t), u.grad.from(ahead).as<char>());
       fetch<true>(n, m_state.codes + ahead);
       fetch<true>(n, v_state.codes + ahead);
       m_state.dequantize(at, n, m);

@@ -7,10 +7,10 @@ namespace gradus::cpu {
 
 constexpr int64_t kChunkOfCodes = 4096;  // the most elements of a call below
 
-// Prefetches numbers: by itself the processor prefetches only up to the end of a page.
-template <bool kToWrite = false>
-void fetch(int64_t bytes, const void* x) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(x) + i, kToWrite);
+// Prefetches n numbers: by itself the processor prefetches only up to the end of a page.
+template <bool kToWrite = false, class T>
+void fetch(int64_t n, const T* x) {
+  for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(x + i, kToWrite);
 }
 
 [[gnu::flatten, gnu::noinline]] inline uint32_t magnitude(int64_t n, const float* x) {

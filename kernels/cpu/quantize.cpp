@@ -61,7 +61,7 @@ struct Quantize {
     uint8_t unpacked[kChunkOfCodes];
     uint8_t* const to = s.bits == 8 ? codes.as<uint8_t>() + at : unpacked;
     for_blocks(s, at, n, [&](int64_t block, int64_t from, int64_t count) {
-      fetch(count * int64_t(sizeof(float)), chunk + (from - at) + n);
+      fetch(count, chunk + (from - at) + n);
       Normalize place = normalize_by(scales.as<float>()[block]);
       if (offsets.wanted()) place.offset = offsets.as<float>()[block];
       coder.encode(count, chunk + (from - at), place, to + (from - at));
@@ -128,7 +128,7 @@ void dequantize(const Ctx&, const QuantShape& s, CBuf codebook_in, CBuf codes, C
       const float scale = scales.as<float>()[block], offset = offsets.p ? offsets.as<float>()[block] : 0;
       const uint8_t* const in = codes.as<uint8_t>() + (s.bits == 8 ? from : from / 2);
       float* const to = chunk + (from - at);
-      fetch<true>(count * int64_t(sizeof(float)), to + n);
+      fetch<true>(count, to + n);
       if (s.bits == 4)
         values_packed(count, in, coder.codebook.value, scale, offset, to);
       else
